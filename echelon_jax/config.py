@@ -1,0 +1,155 @@
+"""Static configuration of an arena: sizes, clock and switches. Frozen and hashable; a different value is a new compile."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from typing import Any
+
+OBSERVATION_MODES = ("full", "partial")
+RULE_SETS = ("original",)
+MAX_HEIGHT = 32  # a column of voxels is one uint32 word
+
+
+def _require(ok: bool, field: str, allowed: str, value: object) -> None:
+    if not ok:
+        raise ValueError(f"{field} must be {allowed}, got {value!r}")
+
+
+def _is_int(value: object) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool)
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, (int, float)) and not isinstance(value, bool) and math.isfinite(value)
+
+
+@dataclasses.dataclass(frozen=True)
+class EnvConfig:
+    """Everything about an arena that is compiled in.
+
+    Attributes:
+        size_x, size_y, size_z: map size in voxels. x and y at least 12 (two formations and a zone), z from 8 to 32.
+        num_packs: packs of five mechs per team, 1 to 8.
+        dt: seconds per substep.
+        substeps: substeps per decision step.
+        max_episode_seconds: time limit of an episode.
+        observation_mode: "full" (every living mech is visible) or "partial" (radar, paint, heat, emissions, sight).
+        comm_dim: numbers in a message, 0 to 64; 0 removes messages from action and observation.
+        target_selection, ewar, observation_control, communication: the original's four enable switches.
+        voxel_size_m: edge of a voxel in metres; scales gravity only.
+        clearance_z: levels counted by the local obstacle map.
+
+    Raises:
+        ValueError: naming the field and its allowed values.
+    """
+
+    size_x: int = 40
+    size_y: int = 40
+    size_z: int = 20
+    num_packs: int = 1
+    dt: float = 0.05
+    substeps: int = 5
+    max_episode_seconds: float = 60.0
+    observation_mode: str = "full"
+    comm_dim: int = 8
+    target_selection: bool = True
+    ewar: bool = True
+    observation_control: bool = True
+    communication: bool = True
+    voxel_size_m: float = 1.0
+    clearance_z: int = 4
+
+    def __post_init__(self) -> None:
+        for field in ("size_x", "size_y"):
+            value = getattr(self, field)
+            _require(_is_int(value) and 12 <= value <= 1000, field, "a whole number from 12 to 1000", value)
+        _require(
+            _is_int(self.size_z) and 8 <= self.size_z <= MAX_HEIGHT,
+            "size_z",
+            f"a whole number from 8 to {MAX_HEIGHT}",
+            self.size_z,
+        )
+        _require(
+            _is_int(self.num_packs) and 1 <= self.num_packs <= 8,
+            "num_packs",
+            "a whole number from 1 to 8",
+            self.num_packs,
+        )
+        _require(
+            _is_number(self.dt) and 0.005 <= self.dt <= 0.2, "dt", "a number of seconds from 0.005 to 0.2", self.dt
+        )
+        _require(
+            _is_int(self.substeps) and 1 <= self.substeps <= 50, "substeps", "a whole number from 1 to 50", self.substeps
+        )
+        _require(
+            _is_number(self.max_episode_seconds) and 0 < self.max_episode_seconds <= 3600,
+            "max_episode_seconds",
+            "a number above 0 and at most 3600",
+            self.max_episode_seconds,
+        )
+        _require(
+            self.observation_mode in OBSERVATION_MODES,
+            "observation_mode",
+            f"one of {', '.join(OBSERVATION_MODES)}",
+            self.observation_mode,
+        )
+        _require(
+            _is_int(self.comm_dim) and 0 <= self.comm_dim <= 64, "comm_dim", "a whole number from 0 to 64", self.comm_dim
+        )
+        for field in ("target_selection", "ewar", "observation_control", "communication"):
+            _require(isinstance(getattr(self, field), bool), field, "true or false", getattr(self, field))
+        _require(
+            _is_number(self.voxel_size_m) and self.voxel_size_m > 0, "voxel_size_m", "a number above 0", self.voxel_size_m
+        )
+        _require(_is_int(self.clearance_z) and self.clearance_z >= 1, "clearance_z", "a whole number from 1", self.clearance_z)
+
+    @classmethod
+    def original(cls, **overrides: Any) -> EnvConfig:
+        """The original game's rules to the letter; `overrides` change sizes, clock and the four enable switches.
+
+        Example:
+            >>> EnvConfig.original(size_x=60, size_y=60).num_mechs
+            10
+        """
+        return cls(**overrides)
+
+    @property
+    def num_mechs(self) -> int:
+        """Mechs of both teams."""
+        return 10 * self.num_packs
+
+    @property
+    def team_size(self) -> int:
+        """Mechs of one team."""
+        return 5 * self.num_packs
+
+    @property
+    def action_size(self) -> int:
+        """Components of one mech's action: 9 base, 5 target preferences, 4 observation controls, the message."""
+        return 18 + self.comm_dim
+
+    @property
+    def observation_size(self) -> int:
+        """Entries of one mech's observation."""
+        return 549 + 5 * self.comm_dim
+
+    @property
+    def decision_seconds(self) -> float:
+        """Simulated seconds of one decision step."""
+        return self.dt * self.substeps
+
+    @property
+    def max_steps(self) -> int:
+        """Decision steps until time is up (environment spec 4.1)."""
+        return math.ceil(self.max_episode_seconds / (self.dt * self.substeps))
+
+    @property
+    def score_to_win(self) -> float:
+        """Zone seconds that win an episode: half its time limit."""
+        return self.max_episode_seconds / 2
+
+    @property
+    def gravity(self) -> float:
+        """Gravity in voxels per second squared."""
+        return 9.81 / self.voxel_size_m
