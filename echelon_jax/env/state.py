@@ -1,0 +1,131 @@
+"""State, parameters and results of the environment layer (environment spec 3.1, 4, 5; design "Interface")."""
+
+from __future__ import annotations
+
+import flax.struct
+from jaxtyping import Array, Bool, Float32, Int16, Int32, UInt8, UInt32
+
+from echelon_jax.sim.rules import SimRules
+from echelon_jax.sim.state import SimState
+
+STATISTICS = (
+    "kills",
+    "assists",
+    "paints",
+    "laser_hits",
+    "missile_launches",
+    "kinetic_fires",
+    "ams_intercepts",
+    "damage",
+    "knockdowns",
+    "legged",
+    "shutdowns",
+    "bad_actions",
+    "bad_obs",
+)
+REWARD_COMPONENTS = ("approach", "zone", "damage", "kill", "assist", "death", "terminal")
+REASONS = ("running", "zone_control", "elimination", "time_up")
+WINNERS = ("blue", "red", "draw")
+
+
+@flax.struct.dataclass
+class Place:
+    """The fixed facts of the world an arena plays in, copied at reset (spec 2.8, 2.9: never refreshed)."""
+
+    zone: Float32[Array, "arenas 3"]  # centre x, centre y, radius
+    occupancy: UInt8[Array, "arenas columns"]  # 1 where the local map reads blocked
+    telemetry: UInt8[Array, "arenas 256"]
+    seed: Int32[Array, " arenas"]  # of the generated world
+
+
+@flax.struct.dataclass
+class EnvState:
+    """Everything an arena carries from one decision step to the next."""
+
+    sim: SimState
+    place: Place
+    messages: Float32[Array, "arenas mechs comm"]
+    sort_mode: Int32[Array, "arenas mechs"]
+    hostile_only: Bool[Array, "arenas mechs"]
+    contact_slots: Int32[Array, "arenas mechs 5"]  # mech index shown in each slot of the last observation, -1 empty
+    score: Float32[Array, "arenas 2"]  # zone seconds of blue and red
+    score_carry: Float32[Array, "arenas 2"]  # what float32 addition has lost so far (compensated sum)
+    step_count: Int32[Array, " arenas"]
+    was_fallen: Bool[Array, "arenas mechs"]  # at the previous decision boundary
+    was_legged: Bool[Array, "arenas mechs"]
+    was_shutdown: Bool[Array, "arenas mechs"]
+    statistics: Float32[Array, "arenas 13 2"]  # STATISTICS x (blue, red), since the episode began
+    episode_over: Bool[Array, " arenas"]
+    reason: Int32[Array, " arenas"]  # index into REASONS
+    winner: Int32[Array, " arenas"]  # index into WINNERS; meaningful once episode_over
+
+
+@flax.struct.dataclass
+class Bank:
+    """Worlds on the device; a reset copies one row. `observation` and `contact_slots` are what a reset to it shows."""
+
+    material: UInt8[Array, "worlds voxels"]
+    hp: Int16[Array, "worlds voxels"]
+    collides: UInt32[Array, "worlds columns"]
+    opaque: UInt32[Array, "worlds columns"]
+    occupancy: UInt8[Array, "worlds columns"]
+    telemetry: UInt8[Array, "worlds 256"]
+    zone: Float32[Array, "worlds 3"]
+    position: Float32[Array, "worlds mechs 3"]
+    yaw: Float32[Array, "worlds mechs"]
+    seed: Int32[Array, " worlds"]
+    observation: Float32[Array, "worlds mechs obs"]
+    contact_slots: Int32[Array, "worlds mechs 5"]
+
+
+@flax.struct.dataclass
+class RewardWeights:
+    """The original's reward weights (spec 3.3) as traced numbers."""
+
+    approach: Float32[Array, ""]
+    zone: Float32[Array, ""]
+    damage: Float32[Array, ""]
+    kill: Float32[Array, ""]
+    assist: Float32[Array, ""]
+    death: Float32[Array, ""]
+    contested_multiplier: Float32[Array, ""]
+
+
+@flax.struct.dataclass
+class EnvParams:
+    """What may change without a recompile: rule numbers, reward weights, the worlds."""
+
+    rules: SimRules
+    rewards: RewardWeights
+    bank: Bank
+
+
+@flax.struct.dataclass
+class Info:
+    """What a decision step reports besides observation, reward and flags."""
+
+    reward_components: Float32[Array, "arenas mechs 7"]  # REWARD_COMPONENTS
+    alive: Bool[Array, "arenas mechs"]  # after the step
+    in_zone: Bool[Array, "arenas mechs"]
+    zone_control: Float32[Array, " arenas"]  # tick of blue minus tick of red
+    score: Float32[Array, "arenas 2"]
+    team_hp: Float32[Array, "arenas 2"]
+    statistics: Float32[Array, "arenas 13 2"]  # of the episode so far, this step included
+    step_count: Int32[Array, " arenas"]
+    reason: Int32[Array, " arenas"]
+    winner: Int32[Array, " arenas"]
+    lost_shots: Int32[Array, " arenas"]
+    lost_clouds: Int32[Array, " arenas"]
+
+
+@flax.struct.dataclass
+class Step:
+    """The result of one decision step of a batch of arenas."""
+
+    observation: Float32[Array, "arenas mechs obs"]  # after an AutoReset: the new episode's where episode_over
+    reward: Float32[Array, "arenas mechs"]
+    terminated: Bool[Array, "arenas mechs"]
+    truncated: Bool[Array, "arenas mechs"]  # never together with terminated
+    episode_over: Bool[Array, " arenas"]
+    final_observation: Float32[Array, "arenas mechs obs"]  # of the state the step ended in, before any reset
+    info: Info

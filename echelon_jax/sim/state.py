@@ -1,0 +1,120 @@
+"""The state of a batch of arenas as fixed-shape arrays (simulation spec 4.3, 2, 6, 12).
+
+Axis names: `arenas` (always leading), `mechs` in roster order (blue 0..n-1, then red), `slots` projectile slots, `clouds` smoke slots,
+`voxels` = z*Y*X + y*X + x, `columns` = y*X + x. Positions and velocities are (x, y, z) in voxels and voxels per second. Timers are whole
+substeps that count down to 0 (spec 1.2).
+"""
+
+from __future__ import annotations
+
+import flax.struct
+from jaxtyping import Array, Bool, Float32, Int16, Int32, UInt8, UInt32
+
+
+@flax.struct.dataclass
+class Mechs:
+    """All mechs of a batch of arenas; the dead keep their last values."""
+
+    position: Float32[Array, "arenas mechs 3"]  # centre of the box
+    velocity: Float32[Array, "arenas mechs 3"]
+    yaw: Float32[Array, "arenas mechs"]  # radians, 0 faces +x, counter-clockwise
+    hp: Float32[Array, "arenas mechs"]
+    leg_hp: Float32[Array, "arenas mechs"]
+    heat: Float32[Array, "arenas mechs"]
+    stability: Float32[Array, "arenas mechs"]
+    noise: Float32[Array, "arenas mechs"]
+    alive: Bool[Array, "arenas mechs"]
+    fallen: Int32[Array, "arenas mechs"]  # substeps until standing up
+    suppressed: Int32[Array, "arenas mechs"]
+    ams_cooldown: Int32[Array, "arenas mechs"]
+    laser_cooldown: Int32[Array, "arenas mechs"]
+    tube_cooldown: Int32[Array, "arenas mechs"]  # missile and smoke share it (the spec's missile cooldown)
+    tube_was_smoke: Bool[Array, "arenas mechs"]  # what set it; only its reading in seconds depends on that
+    kinetic_cooldown: Int32[Array, "arenas mechs"]  # gauss, autocannon or flamer
+    painter_cooldown: Int32[Array, "arenas mechs"]
+    painted: Int32[Array, "arenas mechs"]
+    last_painter: Int32[Array, "arenas mechs"]  # mech index, -1 for none
+    focus: Int32[Array, "arenas mechs"]  # mech index, -1 for none; set once per decision
+    ecm_on: Bool[Array, "arenas mechs"]
+    eccm_on: Bool[Array, "arenas mechs"]
+    stamp: Int32[Array, "arenas mechs"]  # arrival order within a cell of the spatial grid (spec 2.6)
+
+
+@flax.struct.dataclass
+class Tally:
+    """What happened to and through each mech during the current decision step; cleared at its start."""
+
+    took_damage: Float32[Array, "arenas mechs"]
+    dealt_damage: Float32[Array, "arenas mechs"]
+    kills: Int32[Array, "arenas mechs"]
+    died: Bool[Array, "arenas mechs"]
+    was_hit: Bool[Array, "arenas mechs"]
+    damage_direction: Float32[Array, "arenas mechs 3"]  # unit vector to the last attacker, 0 if none
+    has_damage_direction: Bool[Array, "arenas mechs"]
+    assists: Int32[Array, "arenas mechs"]  # assist events with this mech as painter
+    paints: Int32[Array, "arenas mechs"]
+    laser_hits: Int32[Array, "arenas mechs"]  # flamer included
+    missile_launches: Int32[Array, "arenas mechs"]
+    kinetic_fires: Int32[Array, "arenas mechs"]
+    smoke_launches: Int32[Array, "arenas mechs"]
+    projectile_hits: Int32[Array, "arenas mechs"]  # direct and splash, by shooter
+    explosions: Int32[Array, "arenas mechs"]  # by shooter
+    ams_intercepts: Int32[Array, "arenas mechs"]  # by defender
+
+
+@flax.struct.dataclass
+class Projectiles:
+    """Shots in flight. Which mech owns a slot is static (`slots.Slots`); `order` is the processing order."""
+
+    alive: Bool[Array, "arenas slots"]
+    weapon: Int32[Array, "arenas slots"]
+    target: Int32[Array, "arenas slots"]  # mech index a missile homes on, -1 for none
+    position: Float32[Array, "arenas slots 3"]
+    velocity: Float32[Array, "arenas slots 3"]
+    age: Int32[Array, "arenas slots"]  # updates so far
+    order: Int32[Array, "arenas slots"]  # smaller is earlier in the original's list
+
+
+@flax.struct.dataclass
+class Smoke:
+    """Smoke clouds; `clouds` slots per mech, life in substeps, 0 is a free slot."""
+
+    position: Float32[Array, "arenas clouds 3"]
+    life: Int32[Array, "arenas clouds"]
+
+
+@flax.struct.dataclass
+class Grid:
+    """Destructible voxels and, per column, two derived words: bit z set iff the voxel collides, or blocks sight."""
+
+    material: UInt8[Array, "arenas voxels"]
+    hp: Int16[Array, "arenas voxels"]
+    collides: UInt32[Array, "arenas columns"]
+    opaque: UInt32[Array, "arenas columns"]
+
+
+@flax.struct.dataclass
+class SimState:
+    """Everything the simulation core reads and writes."""
+
+    mechs: Mechs
+    tally: Tally
+    projectiles: Projectiles
+    smoke: Smoke
+    grid: Grid
+    tick: Int32[Array, " arenas"]  # substeps so far
+    next_stamp: Int32[Array, " arenas"]
+    lost_shots: Int32[Array, " arenas"]  # overflow: shots without a free slot, this episode
+    lost_clouds: Int32[Array, " arenas"]  # overflow: clouds that replaced a living one, this episode
+
+
+@flax.struct.dataclass
+class Commands:
+    """What the simulation reads of the mechs' actions for one decision step (spec 5.2, 5.3)."""
+
+    throttle: Float32[Array, "arenas mechs 4"]  # forward, strafe, vertical, yaw rate, each in [-1, 1]
+    primary: Bool[Array, "arenas mechs"]
+    vent: Bool[Array, "arenas mechs"]
+    secondary: Bool[Array, "arenas mechs"]
+    tertiary: Bool[Array, "arenas mechs"]
+    special: Bool[Array, "arenas mechs"]
