@@ -1,0 +1,230 @@
+"""Line of sight through the voxels: the traversal of simulation spec 3.1 over flat lists of rays, and smoke (3.2).
+
+Every ray runs in lock step with the others of its list, one cell per iteration, so the functions here take lists (a leading `rays` axis)
+and an arena number per ray instead of being vmapped. Arithmetic is float32: against float64 no difference was found in 46,080 random
+rays; end points exactly on cell borders differ in a few per thousand (spec Q9).
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Bool, Float32, Int32, UInt32
+
+from echelon_jax.config import EnvConfig
+from echelon_jax.rules import constants as k
+from echelon_jax.sim.queues import compact
+
+_FAR = 1e30
+_X_UNIT, _Y_UNIT, _Z_UNIT = 1, 1 << 10, 1 << 20
+_FIELD = (1 << 10) - 1
+
+
+class Traversal(NamedTuple):
+    """First cell, goal cell, direction signs, and per axis the ray parameter of the next border and between borders."""
+
+    cell: tuple[Array, Array, Array]
+    goal: tuple[Array, Array, Array]
+    sign: tuple[Array, Array, Array]
+    tau: tuple[Array, Array, Array]
+    delta: tuple[Array, Array, Array]
+    moving: Array  # false for a ray without length, which is never blocked
+
+
+def _traversal(start: Float32[Array, "rays 3"], end: Float32[Array, "rays 3"]) -> Traversal:
+    cell, goal, sign, tau, delta = [], [], [], [], []
+    squared = jnp.zeros(start.shape[:-1], jnp.float32)
+    for axis in range(3):
+        s, e = start[..., axis], end[..., axis]
+        d = e - s
+        c = jnp.floor(s)
+        step = jnp.where(d == 0, _FAR, 1.0 / jnp.abs(jnp.where(d == 0, 1.0, d)))
+        tau.append(jnp.where(d > 0, (c + 1.0 - s) * step, jnp.where(d < 0, (s - c) * step, _FAR)))
+        delta.append(step)
+        cell.append(c.astype(jnp.int32))
+        goal.append(jnp.floor(e).astype(jnp.int32))
+        sign.append(jnp.sign(d).astype(jnp.int32))
+        squared = squared + d * d
+    return Traversal(tuple(cell), tuple(goal), tuple(sign), tuple(tau), tuple(delta), squared > 1e-18)  # type: ignore[arg-type]
+
+
+def sight(
+    config: EnvConfig,
+    opaque: UInt32[Array, "arenas columns"],
+    arena: Int32[Array, " rays"],
+    start: Float32[Array, "rays 3"],
+    end: Float32[Array, "rays 3"],
+    wanted: Bool[Array, " rays"],
+) -> Bool[Array, " rays"]:
+    """Whether the terrain between two points leaves the view clear (spec 3.1 with the end cell left out).
+
+    x and y of both ends must lie inside the map (mech centres always do); z may lie above it. Rays not `wanted` cost nothing and read
+    clear. The state of a ray is kept small: linear column, level, three border parameters, and the steps left per axis packed
+    into one number (0: the goal was reached, -1: blocked). A step on an axis that has none left skips the goal for ever (Q9): blocked.
+    """
+    columns, width, top = opaque.shape[1], config.size_x, config.size_z
+    words = opaque.reshape(-1)
+    t = _traversal(start, end)
+    (cx, cy, cz), (gx, gy, gz), (sx, sy, sz) = t.cell, t.goal, t.sign
+    left = jnp.abs(gx - cx) + jnp.abs(gy - cy) * _Y_UNIT + jnp.abs(gz - cz) * _Z_UNIT
+    left = jnp.where(wanted & t.moving, left, 0)
+    column = arena * columns + cy * width + cx
+    dx, dy, dz = t.delta
+    row = sy * width
+
+    def more(carry: tuple[Array, ...]) -> Array:
+        return (carry[-1] > 0).any()
+
+    def step(carry: tuple[Array, ...]) -> tuple[Array, ...]:
+        column, z, tx, ty, tz, left = carry
+        live = left > 0
+        on_z = tz <= jnp.minimum(tx, ty)
+        on_y = ~on_z & (ty <= tx)
+        on_x = ~on_z & ~on_y
+        field = jnp.where(on_z, left >> 20, jnp.where(on_y, left >> 10, left)) & _FIELD
+        skipped = field == 0
+        after = left - jnp.where(on_z, _Z_UNIT, jnp.where(on_y, _Y_UNIT, _X_UNIT))
+        next_column = column + jnp.where(skipped | on_z | ~live, 0, jnp.where(on_y, row, sx))
+        next_z = z + jnp.where(on_z, sz, 0)
+        word = words.at[next_column].get(mode="promise_in_bounds")
+        solid = (word >> jnp.clip(next_z, 0, 31).astype(jnp.uint32)) & 1
+        stop = skipped | ((after > 0) & ((solid == 1) | (next_z >= top)))
+        left = jnp.where(live, jnp.where(stop, -1, after), left)
+        return (
+            next_column,
+            next_z,
+            tx + jnp.where(on_x, dx, 0.0),
+            ty + jnp.where(on_y, dy, 0.0),
+            tz + jnp.where(on_z, dz, 0.0),
+            left,
+        )
+
+    *_, left = jax.lax.while_loop(more, step, (column, cz, *t.tau, left))
+    return left == 0
+
+
+class Walk(NamedTuple):
+    """Outcome of a general traversal: blocked or not, whether a cell was struck, and which (x, y, z)."""
+
+    blocked: Bool[Array, " rays"]
+    struck: Bool[Array, " rays"]
+    cell: Int32[Array, "rays 3"]
+
+
+def walk(
+    config: EnvConfig,
+    opaque: UInt32[Array, "arenas columns"],
+    arena: Int32[Array, " rays"],
+    start: Float32[Array, "rays 3"],
+    end: Float32[Array, "rays 3"],
+    wanted: Bool[Array, " rays"],
+    include_end: bool,
+) -> Walk:
+    """The whole traversal of spec 3.1 for any end points, with the struck cell; for the short rays of projectiles and splash.
+
+    A ray that skips its goal (Q9) runs on to the first opaque cell or the border, as in the original. The original's budget of steps is
+    never what ends it: every step moves away from the start, so the border comes first.
+    """
+    columns, width = opaque.shape[1], config.size_x
+    limit = (config.size_x, config.size_y, config.size_z)
+    words = opaque.reshape(-1)
+    t = _traversal(start, end)
+    gx, gy, gz = t.goal
+    sx, sy, sz = t.sign
+    dx, dy, dz = t.delta
+
+    def looks(x: Array, y: Array, z: Array) -> tuple[Array, Array]:
+        inside = (x >= 0) & (x < limit[0]) & (y >= 0) & (y < limit[1]) & (z >= 0) & (z < limit[2])
+        column = arena * columns + jnp.clip(y, 0, limit[1] - 1) * width + jnp.clip(x, 0, limit[0] - 1)
+        word = words.at[column].get(mode="promise_in_bounds")
+        return inside, inside & (((word >> jnp.clip(z, 0, 31).astype(jnp.uint32)) & 1) == 1)
+
+    at_goal = (t.cell[0] == gx) & (t.cell[1] == gy) & (t.cell[2] == gz)
+    _, first_solid = looks(*t.cell)
+    # 0: on the way, 1: clear, 2: blocked by the border, 3: blocked by the current cell
+    status = jnp.where(at_goal, jnp.where(first_solid & include_end, 3, 1), 0)
+    status = jnp.where(wanted & t.moving, status, 1)
+
+    def more(carry: tuple[Array, ...]) -> Array:
+        return (carry[-1] == 0).any()
+
+    def step(carry: tuple[Array, ...]) -> tuple[Array, ...]:
+        x, y, z, tx, ty, tz, status = carry
+        live = status == 0
+        on_z = live & (tz <= jnp.minimum(tx, ty))
+        on_y = live & ~on_z & (ty <= tx)
+        on_x = live & ~on_z & ~on_y
+        x, y, z = x + jnp.where(on_x, sx, 0), y + jnp.where(on_y, sy, 0), z + jnp.where(on_z, sz, 0)
+        inside, solid = looks(x, y, z)
+        goal = (x == gx) & (y == gy) & (z == gz)
+        if include_end:
+            now = jnp.where(solid, 3, jnp.where(goal, 1, jnp.where(inside, 0, 2)))
+        else:
+            now = jnp.where(goal, 1, jnp.where(solid, 3, jnp.where(inside, 0, 2)))
+        return (
+            x,
+            y,
+            z,
+            tx + jnp.where(on_x, dx, 0.0),
+            ty + jnp.where(on_y, dy, 0.0),
+            tz + jnp.where(on_z, dz, 0.0),
+            jnp.where(live, now, status),
+        )
+
+    x, y, z, *_, status = jax.lax.while_loop(more, step, (*t.cell, *t.tau, status))
+    return Walk(status >= 2, status == 3, jnp.stack([x, y, z], -1))
+
+
+def smoke_clear(
+    cloud: Float32[Array, "rays clouds 3"],
+    life: Int32[Array, "rays clouds"],
+    start: Float32[Array, "rays 3"],
+    end: Float32[Array, "rays 3"],
+) -> Bool[Array, " rays"]:
+    """Whether no living cloud touches the segment (spec 3.2); a segment without length is always clear."""
+    ax, ay, az = (start[:, None, axis] for axis in range(3))
+    dx, dy, dz = (end[:, None, axis] - start[:, None, axis] for axis in range(3))
+    length2 = dx * dx + dy * dy + dz * dz
+    ox, oy, oz = cloud[..., 0] - ax, cloud[..., 1] - ay, cloud[..., 2] - az
+    t = jnp.clip((ox * dx + oy * dy + oz * dz) / jnp.maximum(length2, 1e-9), 0.0, 1.0)
+    qx, qy, qz = ox - t * dx, oy - t * dy, oz - t * dz
+    near = (life > 0) & (qx * qx + qy * qy + qz * qz <= k.SMOKE_CLOUD_RADIUS**2)
+    return ~near.any(-1) | (length2[:, 0] < 1e-9)
+
+
+def pair_sight(
+    config: EnvConfig,
+    opaque: UInt32[Array, "arenas columns"],
+    position: Float32[Array, "arenas mechs 3"],
+    needed: Bool[Array, "arenas mechs mechs"],
+    chunk: int | None = None,
+) -> Bool[Array, "arenas mechs mechs"]:
+    """Terrain sight from mech i to mech j for the pairs that are `needed`; false for the others.
+
+    The needed rays of the whole batch are packed into one queue and walked `chunk` at a time.
+    """
+    arenas, n = position.shape[:2]
+    items = arenas * n * n
+    chunk = min(items, chunk or max(64, min(4096, 2 * arenas)))
+    size = -(-items // chunk) * chunk  # a whole number of chunks, so that no slice is cut short
+    queue, count = compact(needed.reshape(-1), size)
+    where = position.reshape(-1, 3)
+
+    def more(carry: tuple[Array, Array]) -> Array:
+        return carry[0] < count
+
+    def walk_chunk(carry: tuple[Array, Array]) -> tuple[Array, Array]:
+        done, clear = carry
+        item = jax.lax.dynamic_slice(queue, (done,), (chunk,))
+        wanted = done + jnp.arange(chunk) < count
+        safe = jnp.minimum(item, items - 1)
+        arena, pair = safe // (n * n), safe % (n * n)
+        start, end = where[arena * n + pair // n], where[arena * n + pair % n]
+        seen = sight(config, opaque, arena, start, end, wanted)
+        return done + chunk, clear.at[item].set(seen, mode="drop")
+
+    clear = jnp.zeros(items, bool)
+    _, clear = jax.lax.while_loop(more, walk_chunk, (jnp.int32(0), clear))
+    return clear.reshape(arenas, n, n) & needed
