@@ -1,0 +1,84 @@
+"""Substep counters read in seconds, as the original's float64 timers stand (simulation spec 1.2).
+
+A timer set to `duration` reads zero after n decrements of dt. With c decrements to go it stands at duration - dt * (n - c), which is
+dt * c - slack with slack = dt * n - duration, whatever n a changed rule table uses.
+"""
+
+from __future__ import annotations
+
+from functools import lru_cache
+
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float32, Int32
+
+from echelon_jax.config import EnvConfig
+from echelon_jax.rules import constants as k
+from echelon_jax.rules.mechs import HEAVY, LIGHT, MEDIUM, roster
+from echelon_jax.rules.timers import decrements
+from echelon_jax.rules.weapons import AUTOCANNON, FLAMER, GAUSS, LASER, MISSILE, PAINTER, SMOKE, WEAPONS
+from echelon_jax.sim.state import Mechs
+
+_KINETIC = {HEAVY: GAUSS, MEDIUM: AUTOCANNON, LIGHT: FLAMER}
+
+
+@lru_cache(maxsize=None)
+def slack(duration: float, dt: float) -> float:
+    """Seconds by which a timer of `duration` is shorter than its decrements: 0.05 s for the laser at dt 0.05, 0 for most."""
+    return decrements(duration, dt) * dt - duration
+
+
+@lru_cache(maxsize=None)
+def _kinetic_slack(config: EnvConfig) -> np.ndarray:
+    durations = [WEAPONS[_KINETIC[c]].cooldown if c in _KINETIC else 0.0 for c in roster(config.num_packs).mech_class]
+    return np.array([slack(d, config.dt) for d in durations], np.float32)
+
+
+def _seconds(config: EnvConfig, count: Int32[Array, "..."], short: Array | float) -> Float32[Array, "..."]:
+    running = count.astype(jnp.float32) * jnp.float32(config.dt) - short
+    return jnp.where(count > 0, jnp.maximum(running, 0.0), 0.0)
+
+
+def _timer(config: EnvConfig, count: Int32[Array, "..."], duration: float) -> Float32[Array, "..."]:
+    return _seconds(config, count, jnp.float32(slack(duration, config.dt)))
+
+
+def laser_seconds(config: EnvConfig, mechs: Mechs) -> Float32[Array, "arenas mechs"]:
+    """Seconds until the laser is ready."""
+    return _timer(config, mechs.laser_cooldown, WEAPONS[LASER].cooldown)
+
+
+def tube_seconds(config: EnvConfig, mechs: Mechs) -> Float32[Array, "arenas mechs"]:
+    """Seconds until the tube is ready: the original's missile cooldown, which smoke sets too."""
+    smoke = _timer(config, mechs.tube_cooldown, WEAPONS[SMOKE].cooldown)
+    return jnp.where(mechs.tube_was_smoke, smoke, _timer(config, mechs.tube_cooldown, WEAPONS[MISSILE].cooldown))
+
+
+def kinetic_seconds(config: EnvConfig, mechs: Mechs) -> Float32[Array, "arenas mechs"]:
+    """Seconds until gauss (heavy), autocannon (medium) or flamer (light) is ready."""
+    return _seconds(config, mechs.kinetic_cooldown, jnp.asarray(_kinetic_slack(config)))
+
+
+def painter_seconds(config: EnvConfig, mechs: Mechs) -> Float32[Array, "arenas mechs"]:
+    """Seconds until the painter is ready."""
+    return _timer(config, mechs.painter_cooldown, WEAPONS[PAINTER].cooldown)
+
+
+def painted_seconds(config: EnvConfig, mechs: Mechs) -> Float32[Array, "arenas mechs"]:
+    """Seconds a mech stays painted."""
+    return _timer(config, mechs.painted, k.PAINT_DURATION)
+
+
+def suppressed_seconds(config: EnvConfig, mechs: Mechs) -> Float32[Array, "arenas mechs"]:
+    """Seconds a mech stays suppressed."""
+    return _timer(config, mechs.suppressed, k.SUPPRESSION_DURATION)
+
+
+def ams_seconds(config: EnvConfig, mechs: Mechs) -> Float32[Array, "arenas mechs"]:
+    """Seconds until the anti-missile system is ready."""
+    return _timer(config, mechs.ams_cooldown, k.AMS_COOLDOWN)
+
+
+def fallen_seconds(config: EnvConfig, mechs: Mechs) -> Float32[Array, "arenas mechs"]:
+    """Seconds until a fallen mech stands up."""
+    return _timer(config, mechs.fallen, k.FALLEN_DURATION)
