@@ -1,0 +1,41 @@
+"""Generalised advantage estimation with ends of three kinds (learning spec 4.2; D6, T5, T10)."""
+
+from __future__ import annotations
+
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Bool, Float32
+
+
+def generalized_advantages(
+    reward: Float32[Array, "time *actors"],
+    value: Float32[Array, "time *actors"],
+    terminated: Bool[Array, "time *actors"],
+    truncated: Bool[Array, "time *actors"],
+    alive: Bool[Array, "time *actors"],
+    final_value: Float32[Array, "time *actors"],
+    last_value: Float32[Array, "*actors"],
+    gamma: float,
+    lam: float,
+) -> tuple[Float32[Array, "time *actors"], Float32[Array, "time *actors"]]:
+    """Return advantages and returns (advantage + value), all values in reward units.
+
+    delta_t = r_t + gamma V'_t - V_t and A_t = delta_t + gamma lam A_{t+1} if the mech goes on, else delta_t, where
+    V'_t is 0 where `terminated` (its own death, or an episode decided), `final_value` where `truncated` (time up: the
+    value of the state it ended in), and the value at t + 1 (`last_value` behind the last step) elsewhere.
+    Rows where the mech was dead at the decision (`alive` false) are 0 and touch nothing else.
+    """
+    next_value = jnp.concatenate([value[1:], last_value[None]])
+    ahead = jnp.where(terminated, 0.0, jnp.where(truncated, final_value, next_value))
+    delta = jnp.where(alive, reward + gamma * ahead - value, 0.0)
+    goes_on = alive & ~terminated & ~truncated
+
+    def back(
+        advantage: Float32[Array, "*actors"], x: tuple[Float32[Array, "*actors"], Bool[Array, "*actors"]]
+    ) -> tuple[Float32[Array, "*actors"], Float32[Array, "*actors"]]:
+        now, on = x
+        advantage = now + jnp.where(on, gamma * lam * advantage, 0.0)
+        return advantage, advantage
+
+    _, advantage = jax.lax.scan(back, jnp.zeros_like(last_value), (delta, goes_on), reverse=True)
+    return advantage, jnp.where(alive, advantage + value, 0.0)

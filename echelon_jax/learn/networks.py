@@ -1,0 +1,166 @@
+"""The `original` network: the layers of the original's ActorCriticLSTM (learning spec 2), one parameter set for all mechs.
+
+Written in Flax linen because there a network is a plain function of its parameters, which `lax.scan`, `grad` and donation
+take as they are; NNX modules would have to be split and merged around every transform.
+
+The telemetry block of an observation is the same for all mechs of an arena, so its product with the first kernel is taken
+once per arena and added to the product of each mech's own entries. That is the same function as one product with the whole
+observation, and the parameter tree holds one whole kernel, as the original's does.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+from flax import linen as nn
+from jaxtyping import Array, Bool, Float32, Key
+
+from echelon_jax.learn.distributions import LOG_STD_RANGE, SquashedGaussian
+from echelon_jax.learn.features import Features, Observation
+
+NETWORKS = ("original",)
+Params = Any  # a pytree of float32 arrays
+
+
+class Carry(NamedTuple):
+    """The memory of every mech, Flax order (cell, hidden)."""
+
+    c: Float32[Array, "arenas mechs lstm"]
+    h: Float32[Array, "arenas mechs lstm"]
+
+
+def _uniform(bound: float) -> nn.initializers.Initializer:
+    def init(key: Any, shape: Any, dtype: Any = jnp.float32) -> Array:
+        return jax.random.uniform(key, shape, dtype, -bound, bound)
+
+    return init
+
+
+class ActorCriticLSTM(nn.Module):
+    """Linear, tanh, linear, tanh, LSTM; mean, value and a state-independent log-std on top (spec 2.1 to 2.3).
+
+    `lstm_kernel` is [hidden + lstm, 4 lstm]: rows of the input, then of the hidden state; columns in torch's gate order
+    i, f, g, o. `lstm_bias` is the sum of torch's two bias vectors.
+    """
+
+    features: Features
+    action_size: int
+    hidden: int
+    lstm: int
+    forget_bias: float | None
+
+    def setup(self) -> None:
+        """Declare the parameters with torch's default initialisation (spec 2.2)."""
+        size, hidden, lstm = self.features.size, self.hidden, self.lstm
+        first, second, recurrent = (1.0 / math.sqrt(n) for n in (size, hidden, lstm))
+
+        def lstm_bias(key: Any, shape: Any) -> Array:
+            bias = jax.random.uniform(key, (2, *shape), jnp.float32, -recurrent, recurrent).sum(0)
+            return bias if self.forget_bias is None else bias.at[lstm : 2 * lstm].set(self.forget_bias)
+
+        self.kernel_0 = self.param("encoder_0_kernel", _uniform(first), (size, hidden))
+        self.bias_0 = self.param("encoder_0_bias", _uniform(first), (hidden,))
+        self.kernel_1 = self.param("encoder_1_kernel", _uniform(second), (hidden, hidden))
+        self.bias_1 = self.param("encoder_1_bias", _uniform(second), (hidden,))
+        self.kernel_lstm = self.param("lstm_kernel", _uniform(recurrent), (hidden + lstm, 4 * lstm))
+        self.bias_lstm = self.param("lstm_bias", lstm_bias, (4 * lstm,))
+        self.kernel_mean = self.param("mean_kernel", nn.initializers.orthogonal(0.01), (lstm, self.action_size))
+        self.bias_mean = self.param("mean_bias", nn.initializers.zeros, (self.action_size,))
+        self.kernel_value = self.param("value_kernel", nn.initializers.orthogonal(1.0), (lstm, 1))
+        self.bias_value = self.param("value_bias", nn.initializers.zeros, (1,))
+        self.raw_log_std = self.param("log_std", nn.initializers.zeros, (self.action_size,))
+
+    def encode(self, observation: Observation) -> Float32[Array, "*batch arenas mechs hidden"]:
+        """Return what the LSTM reads."""
+        own = observation.own @ self.features.own_of(self.kernel_0, 0)
+        arena = observation.shared.astype(jnp.float32) @ self.features.shared_of(self.kernel_0, 0) + self.bias_0
+        x = jnp.tanh(own + arena[..., None, :])
+        return jnp.tanh(x @ self.kernel_1 + self.bias_1)
+
+    def cell(self, carry: Carry, x: Float32[Array, "arenas mechs hidden"], reset: Bool[Array, "arenas mechs"]) -> Carry:
+        """Return the memory after reading x; where `reset` it starts from zeros (spec 2.3)."""
+        c = jnp.where(reset[..., None], 0.0, carry.c)
+        h = jnp.where(reset[..., None], 0.0, carry.h)
+        gates = jnp.concatenate([x, h], -1) @ self.kernel_lstm + self.bias_lstm
+        i, f, g, o = jnp.split(gates, 4, -1)
+        c = nn.sigmoid(f) * c + nn.sigmoid(i) * jnp.tanh(g)
+        return Carry(c, nn.sigmoid(o) * jnp.tanh(c))
+
+    def heads(self, y: Float32[Array, "*batch lstm"]) -> tuple[SquashedGaussian, Float32[Array, "*batch"]]:
+        """Return the distribution of actions and the value (in units of the return statistics)."""
+        log_std = jnp.clip(self.raw_log_std, *LOG_STD_RANGE)
+        mean = y @ self.kernel_mean + self.bias_mean
+        return SquashedGaussian(mean, log_std), y @ self.kernel_value[:, 0] + self.bias_value[0]
+
+    def everything(
+        self, carry: Carry, observation: Observation, reset: Bool[Array, "arenas mechs"]
+    ) -> tuple[Carry, SquashedGaussian, Float32[Array, "arenas mechs"]]:
+        """Run one step of all layers."""
+        carry = self.cell(carry, self.encode(observation), reset)
+        distribution, value = self.heads(carry.h)
+        return carry, distribution, value
+
+
+@dataclasses.dataclass(frozen=True)
+class OriginalNetwork:
+    """The network as plain functions of `params`; frozen and hashable.
+
+    Attributes:
+        features: how to read an observation.
+        action_size: components of an action.
+        hidden, lstm: widths of the encoder and of the memory.
+        forget_bias: bias of the forget gate at initialisation; None for torch's default (T21).
+    """
+
+    features: Features
+    action_size: int
+    hidden: int = 128
+    lstm: int = 128
+    forget_bias: float | None = 1.0
+
+    @property
+    def module(self) -> ActorCriticLSTM:
+        """The linen module."""
+        return ActorCriticLSTM(self.features, self.action_size, self.hidden, self.lstm, self.forget_bias)
+
+    def init(self, key: Key[Array, ""]) -> Params:
+        """Return fresh parameters."""
+        observation = Observation(
+            jnp.zeros((1, 1, self.features.own_size), jnp.float32), jnp.zeros((1, self.features.shared_size), jnp.uint8)
+        )
+        carry = self.initial_carry(1, 1)
+        variables = self.module.init(key, carry, observation, jnp.zeros((1, 1), bool), method="everything")
+        return variables["params"]
+
+    def initial_carry(self, arenas: int, mechs: int) -> Carry:
+        """Return the memory of mechs that have seen nothing: zeros."""
+        shape = (arenas, mechs, self.lstm)
+        return Carry(jnp.zeros(shape, jnp.float32), jnp.zeros(shape, jnp.float32))
+
+    def apply(
+        self, params: Params, carry: Carry, observation: Observation, reset: Bool[Array, "arenas mechs"]
+    ) -> tuple[Carry, SquashedGaussian, Float32[Array, "arenas mechs"]]:
+        """Run one decision; `reset` is the previous done: an episode boundary lies before this observation."""
+        return self.module.apply({"params": params}, carry, observation, reset, method="everything")
+
+    def unroll(
+        self, params: Params, carry: Carry, observation: Observation, reset: Bool[Array, "time arenas mechs"]
+    ) -> tuple[SquashedGaussian, Float32[Array, "time arenas mechs"]]:
+        """Run a stored sequence from its first memory: the same as `apply` step by step, only the recurrence in a scan."""
+        module, variables = self.module, {"params": params}
+        x = module.apply(variables, observation, method="encode")
+
+        def step(carry: Carry, now: tuple[Array, Array]) -> tuple[Carry, Array]:
+            carry = module.apply(variables, carry, *now, method="cell")
+            return carry, carry.h
+
+        _, y = jax.lax.scan(step, carry, (x, reset))
+        return module.apply(variables, y, method="heads")
+
+    def project(self, params: Params) -> Params:
+        """Return parameters with log-std back inside its range, so that it is never stuck beyond a clamp without gradient."""
+        return {**params, "log_std": jnp.clip(params["log_std"], *LOG_STD_RANGE)}
