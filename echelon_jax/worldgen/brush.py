@@ -1,4 +1,4 @@
-"""The tools every biome paints with: boxes, tubes, ramps and the generator's two ways to draw numbers (worldgen spec 1 and 4.0)."""
+"""The tools every biome paints with: boxes, tubes, ramps and two ways to draw numbers (worldgen spec 1 and 4.0)."""
 
 from __future__ import annotations
 

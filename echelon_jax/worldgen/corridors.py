@@ -5,6 +5,7 @@ The main lanes guarantee that both teams reach the zone: every map is connected 
 
 from __future__ import annotations
 
+import itertools
 import math
 from typing import NamedTuple
 
@@ -85,6 +86,6 @@ def carve_corridors(material: np.ndarray, corridors: list[Corridor]) -> None:
         points = corridor.points
         if len(points) > 2:  # the ring is closed
             points = (*points, points[0])
-        for start, end in zip(points[:-1], points[1:], strict=True):
+        for start, end in itertools.pairwise(points):
             _mark_line(mask, start, end, corridor.width)
     material[:LANE_HEIGHT, mask] = AIR

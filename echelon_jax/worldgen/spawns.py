@@ -1,4 +1,4 @@
-"""Spawn corners: which corner is whose, the squares kept clear there, and where the mechs stand (worldgen spec 5.1, 5.2, 5.6)."""
+"""Spawn corners, the squares kept clear there, and where the mechs stand (worldgen spec 5.1, 5.2, 5.6)."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ TRANSFORMS = ("identity", "flip_x", "flip_y", "flip_xy")
 
 def mirror_corner(corner: str, flip_x: bool, flip_y: bool) -> str:
     """The corner that `corner` becomes when the map is mirrored along x, y or both."""
-    y, x = corner
+    y, x = corner[0], corner[1]
     return (("T" if y == "B" else "B") if flip_y else y) + (("R" if x == "L" else "L") if flip_x else x)
 
 

@@ -43,9 +43,7 @@ def _near_collider(floor: np.ndarray) -> np.ndarray:
     return near
 
 
-def sample_zone(
-    rng: np.random.Generator, material: np.ndarray, squares: list[tuple[int, int, int, int]]
-) -> Zone:
+def sample_zone(rng: np.random.Generator, material: np.ndarray, squares: list[tuple[int, int, int, int]]) -> Zone:
     """Draw a zone in a random quarter of the map by rejection; the last candidate stands if none is good.
 
     Args:
