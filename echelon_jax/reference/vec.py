@@ -1,0 +1,83 @@
+"""Float32 vectors as tuples of Python floats (sim §1.2): every operation is done in float64 and rounded once to float32.
+
+A sum, product, quotient or square root of float32 numbers, computed in float64 and then rounded, is the correctly rounded
+float32 result, so plain Python floats reproduce the original's float32 arithmetic bit for bit.
+"""
+
+from __future__ import annotations
+
+import math
+import struct
+
+Vec = tuple[float, float, float]
+Cell = tuple[int, int, int]
+
+_FLOAT32 = struct.Struct("f")
+
+
+def f32(value: float) -> float:
+    """`value` rounded to float32 (nearest, ties to even), as a Python float."""
+    return _FLOAT32.unpack(_FLOAT32.pack(value))[0]
+
+
+def vec(values) -> Vec:  # type: ignore[no-untyped-def]
+    """Three numbers (a list, tuple or array) rounded to a float32 vector."""
+    x, y, z = values
+    return f32(float(x)), f32(float(y)), f32(float(z))
+
+
+def add(a: Vec, b: Vec) -> Vec:
+    """a + b."""
+    return f32(a[0] + b[0]), f32(a[1] + b[1]), f32(a[2] + b[2])
+
+
+def sub(a: Vec, b: Vec) -> Vec:
+    """a - b."""
+    return f32(a[0] - b[0]), f32(a[1] - b[1]), f32(a[2] - b[2])
+
+
+def mul(a: Vec, scale: float) -> Vec:
+    """a * scale, the scale rounded to float32 first."""
+    s = f32(scale)
+    return f32(a[0] * s), f32(a[1] * s), f32(a[2] * s)
+
+
+def div(a: Vec, divisor: float) -> Vec:
+    """a / divisor, the divisor rounded to float32 first."""
+    s = f32(divisor)
+    return f32(a[0] / s), f32(a[1] / s), f32(a[2] / s)
+
+
+def dot(a: Vec, b: Vec) -> float:
+    """a · b: products rounded to float32, summed in float64 in index order, the sum rounded (sim §1.2)."""
+    return f32(f32(a[0] * b[0]) + f32(a[1] * b[1]) + f32(a[2] * b[2]))
+
+
+def norm(a: Vec) -> float:
+    """|a|: the square root, in float32, of a · a."""
+    return f32(math.sqrt(dot(a, a)))
+
+
+def flat(a: Vec) -> Vec:
+    """The horizontal part (x, y, 0) of a."""
+    return a[0], a[1], 0.0
+
+
+def lift(a: Vec, height: float) -> Vec:
+    """a raised by `height` (rounded to float32 first)."""
+    return a[0], a[1], f32(a[2] + f32(height))
+
+
+def distance(a: Vec, b: Vec) -> float:
+    """|a - b|, a float32 value taken as a number."""
+    return norm(sub(a, b))
+
+
+def clip(value: float, low: float, high: float) -> float:
+    """min(max(value, low), high)."""
+    return min(max(value, low), high)
+
+
+def wrap_angle(angle: float) -> float:
+    """W(a) of sim §1.1: the angle in [-pi, pi)."""
+    return (angle + math.pi) % (2.0 * math.pi) - math.pi
