@@ -16,6 +16,7 @@ from jaxtyping import Array, Bool, Float32, Int32, UInt32
 from echelon_jax.config import EnvConfig
 from echelon_jax.rules import constants as k
 from echelon_jax.sim.queues import compact
+from echelon_jax.sim.state import Smoke
 
 _FAR = 1e30
 _X_UNIT, _Y_UNIT, _Z_UNIT = 1, 1 << 10, 1 << 20
@@ -197,17 +198,23 @@ def smoke_clear(
 def pair_sight(
     config: EnvConfig,
     opaque: UInt32[Array, "arenas columns"],
-    position: Float32[Array, "arenas mechs 3"],
-    needed: Bool[Array, "arenas mechs mechs"],
+    position: Float32[Array, "rows mechs 3"],
+    needed: Bool[Array, "rows mechs mechs"],
+    smoke: Smoke | None = None,
+    arena: Int32[Array, " rows"] | None = None,
     chunk: int | None = None,
-) -> Bool[Array, "arenas mechs mechs"]:
-    """Terrain sight from mech i to mech j for the pairs that are `needed`; false for the others.
+) -> Bool[Array, "rows mechs mechs"]:
+    """Whether mech i sees mech j, for the pairs that are `needed`; false for the others.
 
     The needed rays of the whole batch are packed into one queue and walked `chunk` at a time.
+
+    Arguments:
+        smoke: clouds that block the view too; without them only terrain does.
+        arena: the arena of each row, where rows are a selection of arenas; by default row r is arena r.
     """
-    arenas, n = position.shape[:2]
-    items = arenas * n * n
-    chunk = min(items, chunk or max(64, min(4096, 2 * arenas)))
+    rows, n = position.shape[:2]
+    items = rows * n * n
+    chunk = min(items, chunk or max(64, min(4096, 2 * rows)))
     size = -(-items // chunk) * chunk  # a whole number of chunks, so that no slice is cut short
     queue, count = compact(needed.reshape(-1), size)
     where = position.reshape(-1, 3)
@@ -218,13 +225,16 @@ def pair_sight(
     def walk_chunk(carry: tuple[Array, Array]) -> tuple[Array, Array]:
         done, clear = carry
         item = jax.lax.dynamic_slice(queue, (done,), (chunk,))
-        wanted = done + jnp.arange(chunk) < count
+        wanted = done + jnp.arange(chunk, dtype=jnp.int32) < count
         safe = jnp.minimum(item, items - 1)
-        arena, pair = safe // (n * n), safe % (n * n)
-        start, end = where[arena * n + pair // n], where[arena * n + pair % n]
-        seen = sight(config, opaque, arena, start, end, wanted)
+        row, pair = safe // (n * n), safe % (n * n)
+        start, end = where[row * n + pair // n], where[row * n + pair % n]
+        ground = row if arena is None else jnp.minimum(arena[row], opaque.shape[0] - 1)
+        seen = sight(config, opaque, ground, start, end, wanted)
+        if smoke is not None:
+            seen = seen & smoke_clear(smoke.position[ground], smoke.life[ground], start, end)
         return done + chunk, clear.at[item].set(seen, mode="drop")
 
     clear = jnp.zeros(items, bool)
     _, clear = jax.lax.while_loop(more, walk_chunk, (jnp.int32(0), clear))
-    return clear.reshape(arenas, n, n) & needed
+    return clear.reshape(rows, n, n) & needed

@@ -1,0 +1,142 @@
+"""One decision step of the simulation: the substeps and their phases in order (simulation spec 9)."""
+
+from __future__ import annotations
+
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Bool, Float32, Int32
+
+from echelon_jax.config import EnvConfig
+from echelon_jax.sim.firing import fire
+from echelon_jax.sim.movement import move
+from echelon_jax.sim.noise import Noise
+from echelon_jax.sim.projectiles import update_projectiles
+from echelon_jax.sim.rules import SimRules
+from echelon_jax.sim.slots import slots
+from echelon_jax.sim.state import Commands, Grid, Mechs, Projectiles, SimState, Smoke, Tally
+from echelon_jax.sim.upkeep import upkeep
+
+
+def initial_state(
+    config: EnvConfig,
+    rules: SimRules,
+    grid: Grid,
+    position: Float32[Array, "arenas mechs 3"],
+    yaw: Float32[Array, "arenas mechs"],
+) -> SimState:
+    """A fresh state: everybody whole, cold, upright and at rest (spec 4.3), nothing in flight."""
+    arenas, n = yaw.shape
+    table = slots(config)
+
+    def f(value: float = 0.0) -> Float32[Array, "arenas mechs"]:
+        return jnp.full((arenas, n), value, jnp.float32)
+
+    def i(value: int = 0) -> Int32[Array, "arenas mechs"]:
+        return jnp.full((arenas, n), value, jnp.int32)
+
+    def b(value: bool = False) -> Bool[Array, "arenas mechs"]:
+        return jnp.full((arenas, n), value)
+
+    def full(per_mech: Float32[Array, " mechs"]) -> Float32[Array, "arenas mechs"]:
+        return jnp.broadcast_to(per_mech, (arenas, n))
+
+    vectors = jnp.zeros((arenas, n, 3), jnp.float32)
+    mechs = Mechs(
+        position=position,
+        velocity=vectors,
+        yaw=yaw,
+        hp=full(rules.max_hp),
+        leg_hp=full(rules.max_leg_hp),
+        heat=f(),
+        stability=f(100.0),
+        noise=f(),
+        alive=b(True),
+        fallen=i(),
+        suppressed=i(),
+        ams_cooldown=i(),
+        laser_cooldown=i(),
+        tube_cooldown=i(),
+        tube_was_smoke=b(),
+        kinetic_cooldown=i(),
+        painter_cooldown=i(),
+        painted=i(),
+        last_painter=i(-1),
+        focus=i(-1),
+        ecm_on=b(),
+        eccm_on=b(),
+        stamp=jnp.broadcast_to(jnp.arange(n, dtype=jnp.int32), (arenas, n)),
+    )
+    shots = (arenas, table.count)
+    clouds = (arenas, n * table.clouds)
+    zero = jnp.zeros((arenas,), jnp.int32)
+    return SimState(
+        mechs=mechs,
+        tally=empty_tally(arenas, n),
+        projectiles=Projectiles(
+            alive=jnp.zeros(shots, bool),
+            weapon=jnp.zeros(shots, jnp.int32),
+            target=jnp.full(shots, -1, jnp.int32),
+            position=jnp.zeros((*shots, 3), jnp.float32),
+            velocity=jnp.zeros((*shots, 3), jnp.float32),
+            age=jnp.zeros(shots, jnp.int32),
+            order=jnp.zeros(shots, jnp.int32),
+        ),
+        smoke=Smoke(position=jnp.zeros((*clouds, 3), jnp.float32), life=jnp.zeros(clouds, jnp.int32)),
+        grid=grid,
+        tick=zero,
+        next_stamp=zero + n,
+        lost_shots=zero,
+        lost_clouds=zero,
+    )
+
+
+def empty_tally(arenas: int, n: int) -> Tally:
+    """The tallies at the start of a decision step (spec 4.3, scratch)."""
+
+    def f() -> Float32[Array, "arenas mechs"]:
+        return jnp.zeros((arenas, n), jnp.float32)
+
+    def i() -> Int32[Array, "arenas mechs"]:
+        return jnp.zeros((arenas, n), jnp.int32)
+
+    def b() -> Bool[Array, "arenas mechs"]:
+        return jnp.zeros((arenas, n), bool)
+
+    return Tally(
+        took_damage=f(),
+        dealt_damage=f(),
+        kills=i(),
+        died=b(),
+        was_hit=b(),
+        damage_direction=jnp.zeros((arenas, n, 3), jnp.float32),
+        has_damage_direction=b(),
+        assists=i(),
+        paints=i(),
+        laser_hits=i(),
+        missile_launches=i(),
+        kinetic_fires=i(),
+        smoke_launches=i(),
+        projectile_hits=i(),
+        explosions=i(),
+        ams_intercepts=i(),
+    )
+
+
+def simulate(config: EnvConfig, rules: SimRules, state: SimState, commands: Commands, noise: Noise) -> SimState:
+    """Run one decision step of a batch of arenas: `config.substeps` substeps under the same commands.
+
+    Focus targets and EWAR switches must already be in `state.mechs` (spec 5.3). Pure and jit-able; the tally is cleared first.
+    """
+
+    def substep(state: SimState, draws: Noise) -> tuple[SimState, None]:
+        smoke = state.smoke.replace(life=jnp.maximum(state.smoke.life - 1, 0))
+        state = state.replace(tick=state.tick + 1, smoke=smoke)
+        state = upkeep(config, rules, state, commands)
+        state = update_projectiles(config, rules, state, draws.ams)
+        state = fire(config, rules, state, commands, draws.hit_height)
+        state = move(config, rules, state, commands, draws.move_order)
+        return state, None
+
+    state = state.replace(tally=empty_tally(*state.mechs.alive.shape))
+    draws = jax.tree.map(lambda leaf: jnp.moveaxis(leaf, 1, 0), noise)
+    return jax.lax.scan(substep, state, draws)[0]

@@ -1,0 +1,136 @@
+"""Wrecks: what a dying mech leaves in the grid, and the CRC32 roll that picks its material (simulation spec 8.7)."""
+
+from __future__ import annotations
+
+import zlib
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Bool, Int32, UInt32
+
+from echelon_jax.config import EnvConfig
+from echelon_jax.rules.materials import AIR, DEBRIS_FIELD, DIRT, SOLID_DEBRIS
+from echelon_jax.rules.mechs import CLASS_NAMES, roster
+from echelon_jax.sim.queues import compact, first_true
+from echelon_jax.sim.rules import MAX_BOX_COLUMNS, SimRules
+from echelon_jax.sim.state import Grid, Mechs
+
+_DIGITS = 4  # coordinates are below 10,000
+WRECKS_PER_ROUND = 8
+
+
+def _crc_table() -> np.ndarray:
+    table = np.arange(256, dtype=np.uint32)
+    for _ in range(8):
+        table = np.where(table & 1, np.uint32(0xEDB88320) ^ (table >> np.uint32(1)), table >> np.uint32(1))
+    return table.astype(np.uint32)
+
+
+def wreck_roll(config: EnvConfig, mech: Int32[Array, " wrecks"], bounds: Int32[Array, "wrecks 6"]) -> UInt32[Array, " wrecks"]:
+    """CRC32 of "id:class:lo_x:lo_y:lo_z:hi_x:hi_y:hi_z" for each wreck, without strings.
+
+    The register after the constant part "id:class" is tabulated per mech; the digits are fed in as bytes.
+    """
+    r = roster(config.num_packs)
+    heads = [f"{i}:{CLASS_NAMES[c]}" for i, c in zip(r.ids, r.mech_class, strict=True)]
+    start = jnp.asarray(np.array([zlib.crc32(h.encode()) ^ 0xFFFFFFFF for h in heads], np.uint32))
+    table = jnp.asarray(_crc_table())
+    zeros = jnp.zeros_like(bounds[:, :1])
+    columns = []
+    for n in range(6):
+        value = bounds[:, n : n + 1]
+        columns.append(zeros + ord(":"))
+        for power in range(_DIGITS - 1, -1, -1):
+            shown = (value >= 10**power) | (power == 0)
+            columns.append(jnp.where(shown, ord("0") + (value // 10**power) % 10, -1))  # -1: no byte
+    text = jnp.concatenate(columns, axis=1).T  # [bytes, wrecks]
+
+    def feed(register: UInt32[Array, " wrecks"], byte: Int32[Array, " wrecks"]) -> tuple[UInt32[Array, " wrecks"], None]:
+        fed = table[((register ^ byte.astype(jnp.uint32)) & 0xFF).astype(jnp.int32)] ^ (register >> 8)
+        return jnp.where(byte >= 0, fed, register), None
+
+    register, _ = jax.lax.scan(feed, start[mech], text)
+    return register ^ jnp.uint32(0xFFFFFFFF)
+
+
+def place_wrecks(
+    config: EnvConfig,
+    rules: SimRules,
+    grid: Grid,
+    mechs: Mechs,
+    others: Bool[Array, "wrecks mechs"],
+    arena: Int32[Array, " wrecks"],
+    mech: Int32[Array, " wrecks"],
+    wanted: Bool[Array, " wrecks"],
+) -> Grid:
+    """Turn the AIR and DIRT cells of each dead mech's box into debris, except under the boxes of `others` (spec 8.7).
+
+    Arguments:
+        others: for each wreck, the mechs that count as living at that moment.
+        arena, mech: whose wreck; arenas must differ within one call.
+        wanted: rows that are real.
+    """
+    arenas = grid.material.shape[0]
+    size = jnp.array([config.size_x, config.size_y, config.size_z], jnp.int32)
+    safe = jnp.minimum(arena, arenas - 1)
+    half, centre = rules.half[mech], mechs.position[safe, mech]
+    lo = jnp.maximum(jnp.floor(centre - half).astype(jnp.int32), 0)
+    hi = jnp.minimum(jnp.ceil(centre + half).astype(jnp.int32), size)
+    roll = wreck_roll(config, mech, jnp.concatenate([lo, hi], -1)).astype(jnp.float32) / jnp.float32(2**32)
+    debris = jnp.where(roll < rules.solid_wreck_probability[mech], SOLID_DEBRIS, DEBRIS_FIELD).astype(jnp.uint8)
+
+    edge = np.arange(MAX_BOX_COLUMNS)
+    offsets = jnp.asarray(np.stack(np.meshgrid(edge, edge, edge, indexing="ij"), -1).reshape(-1, 3), jnp.int32)
+    cell = lo[:, None, :] + offsets  # [wrecks, cells, 3]
+    inside = ((cell < hi[:, None, :]) & (cell < size)).all(-1) & wanted[:, None]
+    other_lo = (mechs.position[safe] - rules.half)[:, None]  # [wrecks, 1, mechs, 3]
+    other_hi = (mechs.position[safe] + rules.half)[:, None]
+    corner = cell[:, :, None, :].astype(jnp.float32)
+    covered = ((corner < other_hi) & (corner + 1.0 > other_lo)).all(-1) & others[:, None, :]
+    column = jnp.where(inside, cell[..., 1] * config.size_x + cell[..., 0], 0)
+    level = jnp.where(inside, cell[..., 2], 0)
+    voxel = level * (config.size_x * config.size_y) + column
+    material = grid.material.at[safe[:, None], voxel].get(mode="clip")
+    filled = inside & ~covered.any(-1) & ((material == AIR) | (material == DIRT))
+    row = jnp.where(filled, safe[:, None], arenas)
+    bit = jnp.uint32(1) << level.astype(jnp.uint32)
+    return Grid(
+        material=grid.material.at[row, voxel].set(jnp.broadcast_to(debris[:, None], row.shape), mode="drop"),
+        hp=grid.hp,  # left as it was (Q5)
+        collides=grid.collides.at[row, column].add(bit, mode="drop"),
+        opaque=grid.opaque.at[row, column].add(bit, mode="drop"),
+    )
+
+
+def next_wrecks(
+    dead: Bool[Array, "arenas mechs"], alive: Bool[Array, "arenas mechs"], queue: Int32[Array, " wrecks"]
+) -> tuple[Int32[Array, " wrecks"], Bool[Array, " wrecks"], Bool[Array, "wrecks mechs"]]:
+    """For queued arenas: the first dead mech without a wreck, whether there is one, and who still counts as living for it.
+
+    A mech that died in the same loop but later in roster order still reserves its cells (Q25).
+    """
+    arenas, n = dead.shape
+    safe = jnp.minimum(queue, arenas - 1)
+    rows = dead[safe] & (queue < arenas)[:, None]
+    any_dead, mech = first_true(rows)
+    others = alive[safe] | (rows & (jnp.arange(n) > mech[:, None]))
+    return mech, any_dead, others
+
+
+def bury(config: EnvConfig, rules: SimRules, grid: Grid, mechs: Mechs, dead: Bool[Array, "arenas mechs"]) -> Grid:
+    """Place the wrecks of all `dead` mechs (already marked as not alive), in roster order within an arena."""
+    arenas, n = dead.shape
+    chunk = min(arenas, WRECKS_PER_ROUND)
+
+    def more(carry: tuple[Grid, Bool[Array, "arenas mechs"]]) -> Bool[Array, ""]:
+        return carry[1].any()
+
+    def one_round(carry: tuple[Grid, Bool[Array, "arenas mechs"]]) -> tuple[Grid, Bool[Array, "arenas mechs"]]:
+        grid, left = carry
+        queue, _ = compact(left.any(-1), chunk)
+        mech, wanted, others = next_wrecks(left, mechs.alive, queue)
+        grid = place_wrecks(config, rules, grid, mechs, others, queue, mech, wanted)
+        return grid, left.at[queue, mech].set(False, mode="drop")
+
+    return jax.lax.while_loop(more, one_round, (grid, dead))[0]
