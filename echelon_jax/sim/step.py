@@ -40,10 +40,9 @@ def initial_state(
     def full(per_mech: Float32[Array, " mechs"]) -> Float32[Array, "arenas mechs"]:
         return jnp.broadcast_to(per_mech, (arenas, n))
 
-    vectors = jnp.zeros((arenas, n, 3), jnp.float32)
     mechs = Mechs(
         position=position,
-        velocity=vectors,
+        velocity=jnp.zeros((arenas, n, 3), jnp.float32),
         yaw=yaw,
         hp=full(rules.max_hp),
         leg_hp=full(rules.max_leg_hp),
@@ -68,7 +67,10 @@ def initial_state(
     )
     shots = (arenas, table.count)
     clouds = (arenas, n * table.clouds)
-    zero = jnp.zeros((arenas,), jnp.int32)
+
+    def zero() -> Int32[Array, " arenas"]:
+        return jnp.zeros((arenas,), jnp.int32)  # one buffer per field, so that a state can be donated
+
     return SimState(
         mechs=mechs,
         tally=empty_tally(arenas, n),
@@ -83,10 +85,10 @@ def initial_state(
         ),
         smoke=Smoke(position=jnp.zeros((*clouds, 3), jnp.float32), life=jnp.zeros(clouds, jnp.int32)),
         grid=grid,
-        tick=zero,
-        next_stamp=zero + n,
-        lost_shots=zero,
-        lost_clouds=zero,
+        tick=zero(),
+        next_stamp=zero() + n,
+        lost_shots=zero(),
+        lost_clouds=zero(),
     )
 
 
