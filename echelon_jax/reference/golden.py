@@ -132,7 +132,7 @@ class Episode:
         arena.sort_mode = [int(v) for v in a["contact_sort_mode"][t]]
         arena.hostile_only = [bool(v) for v in a["contact_hostile_only"][t]]
         arena.contact_slots = [[int(v) for v in row] for row in a["contact_slots"][t]]
-        # Before the first step the transition memories are empty (env §5.2 step 1), however the mechs start.
+        # The recorder filled the transition memories after a scenario's own set-up too: no transition at step 1.
         arena.flags_before = [status_flags(mech) for mech in mechs]
         return arena
 

@@ -196,13 +196,14 @@ def contact_row(scene: Scene, viewer: Mech, other: Mech) -> list[float]:
     away, speed = norm(offset), norm(other.vel)
     scaled, hostile = div(offset, largest), other.team != viewer.team
 
-    level = math.hypot(scaled[0] * largest, scaled[1] * largest)
+    level = math.hypot(scaled[0] * largest, scaled[1] * largest)  # float64; the height below is float32
     pitch = 0.0
     if level > 0.1:
         flight = level / WEAPONS[GAUSS].speed
-        drop = 0.5 * scene.config.gravity * flight * flight
-        pitch = clip(math.atan2(scaled[2] * largest + drop, level) / (math.pi / 4), -1.0, 1.0)
-    closing = clip(-dot(drift, offset) / away / 10.0, -1.0, 1.0) if away > 0.1 else 0.0
+        drop = 0.5 * scene.config.gravity * (flight * flight)
+        rise = f32(f32(scaled[2] * largest) + f32(drop))
+        pitch = clip(math.atan2(rise, level) / (math.pi / 4), -1.0, 1.0)
+    closing = clip(f32(-dot(drift, offset) / away) / 10.0, -1.0, 1.0) if away > 0.1 else 0.0
     crossing = 0.0
     if away > 0.1 and speed > 0.5:
         crossing = 1.0 - abs(dot(div(offset, away), div(other.vel, speed)))
@@ -268,7 +269,7 @@ def sound(battle: Battle, viewer: Mech, sight: SightCache) -> list[float]:
         else:
             quadrant = 1 if bearing > -QUARTER_TURN else 3
         quadrants[quadrant] = f32(quadrants[quadrant] + f32(loudness))
-    return [math.log1p(q) / 5.0 for q in quadrants]
+    return [f32(math.log1p(q)) / 5.0 for q in quadrants]
 
 
 # ---- scalars (env §2.12) --------------------------------------------------------------------------------------------
