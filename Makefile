@@ -1,0 +1,47 @@
+# Two commands do everything: `make train` and `make test`. Each sets up .venv the first time.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+TRAIN ?=
+
+.PHONY: setup train train-gpu test lint bench clean
+
+setup: $(VENV)/.run
+
+$(BIN)/python:
+	@$(PYTHON) -c 'import sys; sys.exit(0 if sys.version_info >= (3, 11) else "Python 3.11 or newer is needed; set PYTHON=/path/to/python3.11")'
+	$(PYTHON) -m venv $(VENV)
+
+$(VENV)/.run: pyproject.toml | $(BIN)/python
+	$(BIN)/python -m pip install -q -e .
+	@touch $@
+
+$(VENV)/.dev: pyproject.toml | $(BIN)/python
+	$(BIN)/python -m pip install -q -e '.[dev]'
+	@touch $@ $(VENV)/.run
+
+$(VENV)/.cuda: pyproject.toml | $(BIN)/python
+	$(BIN)/python -m pip install -q -e '.[cuda]'
+	@touch $@ $(VENV)/.run
+
+train: $(VENV)/.run
+	$(BIN)/python train.py --preset cpu $(TRAIN)
+
+train-gpu: $(VENV)/.cuda
+	$(BIN)/python train.py --preset gpu $(TRAIN)
+
+test: $(VENV)/.dev
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+	$(BIN)/python -m pytest -n 2 --dist loadfile
+
+bench: $(VENV)/.run
+	$(BIN)/echelon bench
+
+lint: $(VENV)/.dev
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+
+clean:
+	rm -rf $(VENV) .cache build *.egg-info
