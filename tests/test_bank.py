@@ -303,7 +303,7 @@ def test_workers_end_when_their_parent_is_killed(tmp_path):
         "print(pool.submit(os.getpid).result(), flush=True)\n"
         "os.kill(os.getpid(), signal.SIGKILL)\n"
     )
-    done = subprocess.run([sys.executable, "-c", script], stdout=subprocess.PIPE, text=True, timeout=120)
+    done = subprocess.run([sys.executable, "-c", script], stdout=subprocess.PIPE, text=True, timeout=30)
     worker = int(done.stdout)
     deadline = time.monotonic() + 30
     while _running(worker):
