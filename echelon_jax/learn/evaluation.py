@@ -1,0 +1,284 @@
+"""Evaluation games: two players on the same maps from both sides, each game to the end that the environment gives it (D1, D2, D9).
+
+Arena 2k and 2k + 1 play world k; player A is blue in the first and red in the second. Nothing here looks at a single mech's flags.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Callable
+from typing import Any, NamedTuple, Protocol
+
+import flax.struct
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Bool, Float32, Key
+
+from echelon_jax.agents.base import Agent, AgentParams
+from echelon_jax.env.environment import Echelon
+from echelon_jax.env.state import REASONS, STATISTICS, EnvParams, EnvState
+from echelon_jax.learn.features import Features
+from echelon_jax.learn.networks import OriginalNetwork, Params
+from echelon_jax.learn.normalize import Moments
+from echelon_jax.learn.rollout import read
+from echelon_jax.learn.sides import all_rows, learner_first, learner_rows, opponent_rows
+from echelon_jax.worldgen.bank import WorldArrays
+
+STEPS_PER_LAUNCH = 16
+Rows = Callable[[Array], Array]
+
+
+class Player(Protocol):
+    """One side of a game: acts for the mechs that `rows` selects. Frozen and hashable; its numbers are in `numbers`."""
+
+    def init(self, env_params: EnvParams, state: EnvState, team: int) -> Any:
+        """Return its memory at the start of a game."""
+        ...
+
+    def act(
+        self,
+        numbers: Any,
+        env_params: EnvParams,
+        memory: Any,
+        state: EnvState,
+        observation: Float32[Array, "arenas mechs obs"],
+        rows: Rows,
+        key: Key[Array, ""],
+    ) -> tuple[Any, Float32[Array, "arenas team actions"]]:
+        """Return the memory after acting and the actions of its own mechs."""
+        ...
+
+
+@dataclasses.dataclass(frozen=True)
+class AgentPlayer:
+    """A scripted or random agent as a player; `numbers` are its AgentParams."""
+
+    agent: Agent
+
+    def init(self, env_params: EnvParams, state: EnvState, team: int) -> Any:
+        """Return the agent's own memory."""
+        return self.agent.init(env_params, state)
+
+    def act(
+        self,
+        numbers: AgentParams,
+        env_params: EnvParams,
+        memory: Any,
+        state: EnvState,
+        observation: Float32[Array, "arenas mechs obs"],
+        rows: Rows,
+        key: Key[Array, ""],
+    ) -> tuple[Any, Float32[Array, "arenas team actions"]]:
+        """Let the agent act for everybody and keep the rows of its side."""
+        keys = jax.random.split(key, observation.shape[0])
+        memory, actions = self.agent.act(env_params, numbers, memory, state, keys)
+        return memory, rows(actions)
+
+
+@flax.struct.dataclass
+class PolicyNumbers:
+    """What a trained policy needs to act: network parameters and the statistics that normalise its observations."""
+
+    params: Params
+    moments: Moments
+
+
+@dataclasses.dataclass(frozen=True)
+class PolicyPlayer:
+    """A network as a player; `numbers` are its PolicyNumbers.
+
+    Attributes:
+        clip: of normalised features, None for none.
+        deterministic: act by the mean instead of a sample.
+    """
+
+    network: OriginalNetwork
+    features: Features
+    clip: float | None = None
+    deterministic: bool = False
+
+    def init(self, env_params: EnvParams, state: EnvState, team: int) -> Any:
+        """Return an empty memory."""
+        return self.network.initial_carry(state.step_count.shape[0], team)
+
+    def act(
+        self,
+        numbers: PolicyNumbers,
+        env_params: EnvParams,
+        memory: Any,
+        state: EnvState,
+        observation: Float32[Array, "arenas mechs obs"],
+        rows: Rows,
+        key: Key[Array, ""],
+    ) -> tuple[Any, Float32[Array, "arenas team actions"]]:
+        """Run the network on its own side's observations."""
+        seen = read(self.features, numbers.moments, self.clip, rows(observation))
+        never = jnp.zeros(seen.own.shape[:2], bool)
+        memory, distribution, _ = self.network.apply(numbers.params, memory, seen, never)
+        sample = distribution.mean if self.deterministic else distribution.sample(key)
+        return memory, distribution.action(sample)
+
+
+class Games(NamedTuple):
+    """Finished games, one row each, from player A's point of view; numpy.
+
+    Attributes:
+        result: 1 win, 0 draw, -1 loss.
+        reason: index into REASONS.
+        length: decision steps.
+        zone_seconds, team_hp: [games, 2], A and B at the end.
+        statistics: [games, len(STATISTICS), 2], A and B.
+        lost: shots and clouds that found no slot.
+    """
+
+    result: np.ndarray
+    reason: np.ndarray
+    length: np.ndarray
+    zone_seconds: np.ndarray
+    team_hp: np.ndarray
+    statistics: np.ndarray
+    lost: np.ndarray
+
+
+@flax.struct.dataclass
+class _Board:
+    state: EnvState
+    observation: Float32[Array, "arenas mechs obs"]
+    memory_a: Any
+    memory_b: Any
+
+
+def make_match(env: Echelon, a: Player, b: Player) -> tuple[Callable[..., _Board], Callable[..., tuple[_Board, Array]]]:
+    """Return (begin, advance), compiled: start paired games, and play some steps of all that are not over."""
+    team = env.config.team_size
+
+    def begin(env_params: EnvParams, key: Key[Array, ""]) -> _Board:
+        worlds = env_params.bank.seed.shape[0]
+        index = jnp.repeat(jnp.arange(worlds, dtype=jnp.int32), 2)
+        state, step = env.reset_batch(env_params, jax.random.split(key, 2 * worlds), index)
+        return _Board(state, step.observation, a.init(env_params, state, team), b.init(env_params, state, team))
+
+    def decide(env_params: EnvParams, numbers_a: Any, numbers_b: Any, board: _Board, key: Array) -> tuple[_Board, None]:
+        key_a, key_b, key_env = jax.random.split(key, 3)
+        memory_a, ours = a.act(numbers_a, env_params, board.memory_a, board.state, board.observation, learner_rows, key_a)
+        memory_b, theirs = b.act(
+            numbers_b, env_params, board.memory_b, board.state, board.observation, opponent_rows, key_b
+        )
+        keys = jax.random.split(key_env, board.observation.shape[0])
+        state, step = env.step_batch(env_params, keys, board.state, all_rows(ours, theirs))
+        return _Board(state, step.observation, memory_a, memory_b), None
+
+    def advance(
+        env_params: EnvParams, numbers_a: Any, numbers_b: Any, board: _Board, key: Key[Array, ""], start: Array
+    ) -> tuple[_Board, Bool[Array, " arenas"]]:
+        keys = jax.vmap(lambda i: jax.random.fold_in(key, start + i))(jnp.arange(STEPS_PER_LAUNCH))
+        board, _ = jax.lax.scan(lambda s, k: decide(env_params, numbers_a, numbers_b, s, k), board, keys)
+        return board, board.state.episode_over
+
+    return jax.jit(begin), jax.jit(advance, donate_argnums=3)
+
+
+def play(
+    env: Echelon,
+    worlds: WorldArrays,
+    a: tuple[Player, Any],
+    b: tuple[Player, Any],
+    key: Key[Array, ""],
+    arenas: int = 128,
+    progress: Callable[[int, int], None] | None = None,
+) -> Games:
+    """Play two games per world, A against B and with sides exchanged, each to its end.
+
+    Arguments:
+        worlds: the maps, see `worldgen.bank.generate_worlds`.
+        a, b: players with their numbers.
+        arenas: games side by side (even); more games are played in rounds of this many.
+        progress: called with (games finished, games in all).
+
+    Raises:
+        ValueError: if `arenas` is odd.
+    """
+    if arenas < 2 or arenas % 2:
+        raise ValueError(f"arenas must be an even number from 2, got {arenas}")
+    count = len(worlds.seed)
+    width = min(arenas // 2, count)
+    begin, advance = make_match(env, a[0], b[0])
+    parts: list[Games] = []
+    for start in range(0, count, width):
+        rows = np.minimum(np.arange(start, start + width), count - 1)
+        env_params = env.params(env.make_bank(WorldArrays(*(field[rows] for field in worlds))))
+        round_key = jax.random.fold_in(key, start)
+        board = begin(env_params, round_key)
+        for step in range(0, env.config.max_steps, STEPS_PER_LAUNCH):
+            board, over = advance(env_params, a[1], b[1], board, round_key, jnp.int32(step))
+            done = int(np.asarray(over).sum())
+            if progress is not None:
+                progress(min(2 * start + done, 2 * count), 2 * count)
+            if done == 2 * width:
+                break
+        games = _finished(board.state)
+        real = 2 * min(width, count - start)
+        parts.append(Games(*(field[:real] for field in games)))
+    return Games(*(np.concatenate(fields) for fields in zip(*parts, strict=True)))
+
+
+def _finished(state: EnvState) -> Games:
+    over = np.asarray(state.episode_over)
+    if not over.all():
+        raise RuntimeError(f"{int((~over).sum())} games did not end within the step limit")
+    side = np.arange(len(over)) % 2  # A's side: winner 0 is blue, 1 red, 2 a draw
+    winner = np.asarray(state.winner)
+    mechs = state.sim.mechs
+    living = jnp.where(mechs.alive, jnp.maximum(mechs.hp, 0.0), 0.0)
+    team_hp = living.reshape(len(over), 2, -1).sum(-1)
+    return Games(
+        result=np.where(winner == 2, 0, np.where(winner == side, 1, -1)),
+        reason=np.asarray(state.reason),
+        length=np.asarray(state.step_count),
+        zone_seconds=np.asarray(learner_first(state.score + state.score_carry), np.float64),
+        team_hp=np.asarray(learner_first(team_hp), np.float64),
+        statistics=np.asarray(learner_first(state.statistics), np.float64),
+        lost=np.asarray(state.sim.lost_shots + state.sim.lost_clouds),
+    )
+
+
+def wilson(wins: float, games: int, z: float = 1.96) -> tuple[float, float]:
+    """The Wilson score interval of a rate (Wilson 1927), 95 % by default; (0, 1) without games."""
+    if games == 0:
+        return 0.0, 1.0
+    p = wins / games
+    middle = (p + z * z / (2 * games)) / (1 + z * z / games)
+    half = z * math.sqrt(p * (1 - p) / games + z * z / (4 * games * games)) / (1 + z * z / games)
+    return max(0.0, middle - half), min(1.0, middle + half)
+
+
+def summarize_games(games: Games) -> dict[str, float | int]:
+    """Named numbers of a set of games for player A ("own") and B ("other"); rates 0 to 1, everything else per game."""
+    count = len(games.result)
+    wins = int((games.result == 1).sum())
+    low, high = wilson(wins, count)
+    zone = games.zone_seconds.sum(0)
+    out: dict[str, float | int] = {
+        "games": count,
+        "wins": wins,
+        "draws": int((games.result == 0).sum()),
+        "losses": int((games.result == -1).sum()),
+        "win_rate": wins / count,
+        "win_rate_low": low,
+        "win_rate_high": high,
+        "win_rate_as_blue": float((games.result[0::2] == 1).mean()),
+        "win_rate_as_red": float((games.result[1::2] == 1).mean()),
+        "zone_share": float(zone[0] / zone.sum()) if zone.sum() > 0 else 0.5,
+        "length_steps": float(games.length.mean()),
+        "lost_shots_and_clouds": int(games.lost.sum()),
+    }
+    for i, reason in enumerate(REASONS[1:], start=1):
+        out[f"ended_by_{reason}"] = float((games.reason == i).mean())
+    for column, whose in enumerate(("own", "other")):
+        out[f"zone_seconds_{whose}"] = float(games.zone_seconds[:, column].mean())
+        out[f"team_hp_{whose}"] = float(games.team_hp[:, column].mean())
+        for row, name in enumerate(STATISTICS):
+            out[f"{name}_{whose}"] = float(games.statistics[:, row, column].mean())
+    return out
