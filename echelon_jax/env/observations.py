@@ -65,11 +65,23 @@ def smoke_between(state: EnvState) -> Bool[Array, "arenas mechs mechs"]:
 
 
 def terrain_between(
-    config: EnvConfig, state: EnvState, wanted: Bool[Array, "arenas mechs mechs"]
+    config: EnvConfig,
+    state: EnvState,
+    asks: Bool[Array, "arenas mechs mechs"],
+    also: Bool[Array, "arenas mechs mechs"],
 ) -> Bool[Array, "arenas mechs mechs"]:
-    """Whether terrain leaves the view clear, for the pairs `wanted` by either mech; the ray runs from the earlier in the roster."""
-    upper = (wanted | wanted.swapaxes(1, 2)) & jnp.triu(jnp.ones(wanted.shape[1:], bool), 1)
-    clear = pair_sight(config, state.sim.grid.opaque, state.sim.mechs.position, upper)
+    """Whether terrain leaves the view clear, one ray for both viewers; false for pairs that nobody needs.
+
+    Args:
+        asks: [viewer, other] wants to know. The ray runs from the earlier mech of the roster if that one asks, else from the later
+            (spec 2.3; it matters for degenerate end points only).
+        also: symmetric; pairs needed in any case.
+    """
+    upper = jnp.triu(jnp.ones(asks.shape[1:], bool), 1)
+    later = asks.swapaxes(1, 2)
+    forward = upper & (asks | (also & ~later))
+    backward = upper & later & ~asks
+    clear = pair_sight(config, state.sim.grid.opaque, state.sim.mechs.position, forward | backward.swapaxes(1, 2))
     return clear | clear.swapaxes(1, 2)
 
 
@@ -178,7 +190,7 @@ def scalars(
         "hp": contacts.fraction(mechs.hp, rules.max_hp),
         "heat": jnp.clip(heat, 0.0, contacts.HEAT_CEILING),
         "heat_headroom": contacts.fraction(rules.heat_cap - mechs.heat, rules.heat_cap),
-        "stability_risk": jnp.clip(1.0 - mechs.stability / k.MAX_STABILITY, 0.0, 1.0),
+        "stability_risk": jnp.clip((k.MAX_STABILITY - mechs.stability) / k.MAX_STABILITY, 0.0, 1.0),
         "damage_forward": jnp.where(seen, gx * cosine + gy * sine, 0.0),
         "damage_lateral": jnp.where(seen, gy * cosine - gx * sine, 0.0),
         "damage_up": jnp.where(seen, gz, 0.0),
@@ -223,15 +235,12 @@ def observe(config: EnvConfig, rules: SimRules, state: EnvState) -> Observed:
     smoke = smoke_between(state)
     heard = others & (mechs.noise > 0)[:, None, :]
     threat = others & enemy & (distance <= TARGETED_RANGE)
-    wanted = heard | threat
     if config.observation_mode == "full":
         visible = others
-        terrain = terrain_between(config, state, wanted & smoke)
-        clear = terrain & smoke
+        clear = terrain_between(config, state, heard & smoke, threat & smoke)
     else:
         visible = others & contacts.visible_without_sight(config, rules, state, distance, quality, smoke)
-        terrain = terrain_between(config, state, (wanted | (others & ~visible)) & smoke)
-        clear = terrain & smoke
+        clear = terrain_between(config, state, (heard | (others & ~visible)) & smoke, threat & smoke)
         visible = visible | (others & clear)
     targeted = (threat & clear).any(-1)
 

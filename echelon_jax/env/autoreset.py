@@ -1,0 +1,108 @@
+"""An environment that begins a new episode where one has ended, and keeps what the ended one last showed."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Bool, Float32, Int32, Key
+
+from echelon_jax.config import EnvConfig
+from echelon_jax.env.environment import Echelon, Maps, bank_maps, keep, state_maps
+from echelon_jax.env.state import EnvParams, EnvState, Step
+from echelon_jax.sim.queues import compact
+
+RESET_STREAM = 0x5EED  # folded into an arena's key; far from the small numbers that splitting a key uses
+
+
+def write_rows(
+    into: tuple[Array, ...], source: tuple[Array, ...], arena: Bool[Array, " arenas"], row: Int32[Array, " arenas"], chunk: int
+) -> tuple[Array, ...]:
+    """Copy source[row[i]] over into[i] for the arenas i of the mask, in place, `chunk` arenas at a time.
+
+    Large arrays are written through an index: a `where` over the batch would copy all of them at every step.
+    """
+    arenas = arena.shape[0]
+    chunk = min(chunk, arenas)
+    size = -(-arenas // chunk) * chunk
+    queue, count = compact(arena, size)
+
+    def more(carry: tuple[Array, tuple[Array, ...]]) -> Array:
+        return carry[0] < count
+
+    def write(carry: tuple[Array, tuple[Array, ...]]) -> tuple[Array, tuple[Array, ...]]:
+        done, arrays = carry
+        item = jax.lax.dynamic_slice(queue, (done,), (chunk,))
+        # A chunk that is not full repeats its last arena, which writes the same row again.
+        item = jnp.where(done + jnp.arange(chunk) < count, item, queue[count - 1])
+        for i in range(chunk):
+            arrays = tuple(
+                jax.lax.dynamic_update_slice_in_dim(
+                    target, jax.lax.dynamic_slice_in_dim(rows, row[item[i]], 1, 0), item[i], 0
+                )
+                for target, rows in zip(arrays, source, strict=True)
+            )
+        return done + chunk, arrays
+
+    return jax.lax.while_loop(more, write, (jnp.int32(0), into))[1]
+
+
+@dataclasses.dataclass(frozen=True)
+class AutoReset:
+    """The same batch interface as the environment, for endless play.
+
+    After a step that ends an episode the state is the start of a new one in a world drawn from the arena's key and `observation` is what
+    that shows. `final_observation`, reward, flags and info are those of the episode that ended, so that a truncated episode can
+    bootstrap from the state it ended in.
+
+    Attributes:
+        env: the environment.
+        chunk: arenas whose maps are copied per turn of the reset loop; a few on a GPU, 1 on a CPU.
+    """
+
+    env: Echelon
+    chunk: int = 1
+
+    @property
+    def config(self) -> EnvConfig:
+        """The configuration of the environment."""
+        return self.env.config
+
+    def reset_batch(
+        self, params: EnvParams, keys: Key[Array, " arenas"], world_index: Int32[Array, " arenas"] | None = None
+    ) -> tuple[EnvState, Step]:
+        """Begin an episode in every arena."""
+        return self.env.reset_batch(params, keys, world_index)
+
+    def step_batch(
+        self,
+        params: EnvParams,
+        keys: Key[Array, " arenas"],
+        state: EnvState,
+        actions: Float32[Array, "arenas mechs actions"],
+    ) -> tuple[EnvState, Step]:
+        """One decision step of every arena, then a reset of those whose episode it ended."""
+        state, step = self.env.step_batch(params, keys, state, actions)
+        over = step.episode_over
+        worlds = self.env.draw_worlds(params, jax.vmap(lambda key: jax.random.fold_in(key, RESET_STREAM))(keys))
+        *written, observation = write_rows(
+            (*state_maps(state), step.observation),
+            (*bank_maps(params.bank), params.bank.observation),
+            over,
+            worlds,
+            self.chunk,
+        )
+        maps = Maps(*written)
+        fresh = self.env.fresh_state(params, worlds, maps)
+
+        def without_maps(full: EnvState) -> EnvState:
+            place = full.place.replace(occupancy=None, telemetry=None)
+            return full.replace(sim=full.sim.replace(grid=None), place=place)
+
+        small = keep(over, without_maps(fresh), without_maps(state))
+        state = small.replace(
+            sim=small.sim.replace(grid=fresh.sim.grid),
+            place=small.place.replace(occupancy=maps.occupancy, telemetry=maps.telemetry),
+        )
+        return state, step.replace(observation=observation)

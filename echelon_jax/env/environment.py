@@ -1,0 +1,382 @@
+"""The environment: worlds in, observations, rewards and flags out, for a batch of arenas or for one (environment spec 3.1 and 5.2).
+
+Every function is pure and may be jitted with the environment as a constant. A step never resets; `AutoReset` does.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from functools import partial
+from typing import Any, NamedTuple, TypeVar
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Bool, Float32, Int32, Key
+
+from echelon_jax.config import EnvConfig
+from echelon_jax.env.actions import broadcast, decide, sanitise
+from echelon_jax.env.episode import add_score, flags, judge, team_hp, zone_distance, zone_tick
+from echelon_jax.env.layout import Layout, action_layout, observation_layout
+from echelon_jax.env.observations import observe
+from echelon_jax.env.rewards import original_rewards, rewards
+from echelon_jax.env.state import (
+    REWARD_COMPONENTS,
+    STATISTICS,
+    Bank,
+    EnvParams,
+    EnvState,
+    Info,
+    Place,
+    RewardWeights,
+    Step,
+)
+from echelon_jax.env.statistics import step_statistics
+from echelon_jax.sim.ewar import shutdown
+from echelon_jax.sim.noise import Noise, sample_noise
+from echelon_jax.sim.rules import SimRules, sim_rules
+from echelon_jax.sim.state import Grid
+from echelon_jax.sim.step import initial_state, simulate
+from echelon_jax.worldgen.bank import WorldArrays
+
+BANK_CHUNK = 64  # worlds observed at once while a bank is made
+Tree = TypeVar("Tree")
+
+
+class Maps(NamedTuple):
+    """The large arrays of a world, in the order in which a state holds them; everything else of a state is small."""
+
+    material: Array
+    hp: Array
+    collides: Array
+    opaque: Array
+    occupancy: Array
+    telemetry: Array
+
+
+def bank_maps(bank: Bank) -> Maps:
+    """The large arrays of a bank, one row per world."""
+    return Maps(*(getattr(bank, name) for name in Maps._fields))
+
+
+def state_maps(state: EnvState) -> Maps:
+    """The large arrays of a state, one row per arena."""
+    grid, place = state.sim.grid, state.place
+    return Maps(grid.material, grid.hp, grid.collides, grid.opaque, place.occupancy, place.telemetry)
+
+
+def fresh_state(
+    config: EnvConfig,
+    rules: SimRules,
+    maps: Maps,
+    zone: Float32[Array, "arenas 3"],
+    position: Float32[Array, "arenas mechs 3"],
+    yaw: Float32[Array, "arenas mechs"],
+    seed: Int32[Array, " arenas"],
+    contact_slots: Int32[Array, "arenas mechs 5"],
+) -> EnvState:
+    """The start of an episode: unhurt mechs at rest on their spawn points (simulation spec 4.3)."""
+    arenas, n = yaw.shape
+    none = jnp.zeros((arenas, n), jnp.int32)
+    false = jnp.zeros((arenas, n), bool)
+    zeros = jnp.zeros(arenas, jnp.int32)
+    grid = Grid(material=maps.material, hp=maps.hp, collides=maps.collides, opaque=maps.opaque)
+    return EnvState(
+        sim=initial_state(config, rules, grid, position, yaw),
+        place=Place(zone=zone, occupancy=maps.occupancy, telemetry=maps.telemetry, seed=seed),
+        messages=jnp.zeros((arenas, n, config.comm_dim), jnp.float32),
+        sort_mode=none,
+        hostile_only=false,
+        contact_slots=contact_slots,
+        score=jnp.zeros((arenas, 2), jnp.float32),
+        score_carry=jnp.zeros((arenas, 2), jnp.float32),
+        step_count=zeros,
+        was_fallen=false,
+        was_legged=false,
+        was_shutdown=false,
+        statistics=jnp.zeros((arenas, len(STATISTICS), 2), jnp.float32),
+        episode_over=jnp.zeros(arenas, bool),
+        reason=zeros,
+        winner=zeros,
+    )
+
+
+def keep(mask: Bool[Array, " arenas"], old: Tree, new: Tree) -> Tree:
+    """`old` in the arenas of `mask`, `new` elsewhere; for small arrays only, never for a grid."""
+
+    def choose(a: Array, b: Array) -> Array:
+        return jnp.where(mask.reshape(-1, *(1,) * (a.ndim - 1)), a, b)
+
+    return jax.tree.map(choose, old, new)
+
+
+@partial(jax.jit, static_argnums=0)
+def _first_sight(config: EnvConfig, rules: SimRules, worlds: WorldArrays) -> tuple[Array, Array]:
+    """Observation and contact slots at the start of an episode in each of a chunk of worlds."""
+    maps = Maps(*(getattr(worlds, name) for name in Maps._fields))
+    blank = jnp.full((*worlds.yaw.shape, 5), -1, jnp.int32)
+    state = fresh_state(config, rules, maps, worlds.zone, worlds.position, worlds.yaw, worlds.seed, blank)
+    seen = observe(config, rules, state)
+    return seen.observation, seen.contact_slots
+
+
+@partial(jax.jit, donate_argnums=0)
+def _replace_rows(bank: Bank, new: Bank, start: Array) -> Bank:
+    return jax.tree.map(lambda old, rows: jax.lax.dynamic_update_slice_in_dim(old, rows, start, 0), bank, new)
+
+
+@dataclasses.dataclass(frozen=True)
+class Echelon:
+    """The game as functions of arrays; frozen and hashable, so it can be a static argument of a jit.
+
+    Attributes:
+        config: sizes, clock and switches.
+
+    Example:
+        >>> env = Echelon(EnvConfig.original(size_x=40, size_y=40))
+        >>> params = env.params(env.make_bank(generate_worlds(env.config, range(8))))
+        >>> state, step = env.reset(params, jax.random.key(0))
+        >>> state, step = env.step(params, jax.random.key(1), state, jnp.zeros((10, 26)))
+    """
+
+    config: EnvConfig
+
+    # Layouts and bounds.
+
+    def observation_layout(self) -> Layout:
+        """Table of every entry of a mech's observation."""
+        return observation_layout(self.config)
+
+    def action_layout(self) -> Layout:
+        """Table of every component of a mech's action."""
+        return action_layout(self.config)
+
+    def observation_bounds(self) -> tuple[np.ndarray, np.ndarray]:
+        """Lowest and highest value of every observation entry, float32 [obs]; infinite where the game does not clip."""
+        return self.observation_layout().bounds
+
+    # Parameters and worlds.
+
+    def params(self, bank: Bank, rules: SimRules | None = None, rewards: RewardWeights | None = None) -> EnvParams:
+        """What a step reads besides the state: the bank, and rules and reward weights (the original's by default).
+
+        Raises:
+            ValueError: if the bank was made for other sizes or teams.
+        """
+        c = self.config
+        expected = {
+            "material": c.size_x * c.size_y * c.size_z,
+            "collides": c.size_x * c.size_y,
+            "yaw": c.num_mechs,
+        }
+        for name, size in expected.items():
+            found = getattr(bank, name).shape[1]
+            if found != size:
+                raise ValueError(f"bank must be made for this configuration: {name} must have {size} entries a world, got {found}")
+        if bank.observation.shape[1:] != (c.num_mechs, c.observation_size):
+            raise ValueError(
+                f"bank must be made for this configuration: observation must be [{c.num_mechs}, {c.observation_size}] a world,"
+                f" got {bank.observation.shape[1:]}"
+            )
+        return EnvParams(
+            rules=sim_rules(c) if rules is None else rules,
+            rewards=original_rewards() if rewards is None else rewards,
+            bank=bank,
+        )
+
+    def make_bank(self, worlds: WorldArrays, rules: SimRules | None = None) -> Bank:
+        """Upload worlds, with what a reset to each of them shows; observed in chunks, so that one compile serves any number."""
+        c = self.config
+        rules = sim_rules(c) if rules is None else rules
+        count = len(worlds.seed)
+        seen = []
+        for start in range(0, count, BANK_CHUNK):
+            rows = np.minimum(np.arange(start, start + BANK_CHUNK), count - 1)
+            part = WorldArrays(*(jnp.asarray(field[rows]) for field in worlds))
+            seen.append([np.asarray(a)[: count - start] for a in _first_sight(c, rules, part)])
+        observation, contact_slots = (jnp.asarray(np.concatenate(parts)) for parts in zip(*seen, strict=True))
+        fields = {name: jnp.asarray(field) for name, field in worlds._asdict().items()}
+        return Bank(**fields, observation=observation, contact_slots=contact_slots)
+
+    def replace_worlds(self, bank: Bank, start: int, worlds: WorldArrays, rules: SimRules | None = None) -> Bank:
+        """The bank with rows `start`, `start` + 1, ... replaced by new worlds; the old bank's memory is reused (donated).
+
+        Raises:
+            ValueError: if the rows do not lie within the bank.
+        """
+        count, size = len(worlds.seed), bank.seed.shape[0]
+        if not 0 <= start <= size - count:
+            raise ValueError(f"start must be from 0 to {size - count} for {count} worlds in a bank of {size}, got {start}")
+        return _replace_rows(bank, self.make_bank(worlds, rules), jnp.int32(start))
+
+    # A batch of arenas.
+
+    def draw_worlds(self, params: EnvParams, keys: Key[Array, " arenas"]) -> Int32[Array, " arenas"]:
+        """A world of the bank for each arena, uniform; arena i depends on key i alone."""
+        count = params.bank.seed.shape[0]
+        return jax.vmap(lambda key: jax.random.randint(key, (), 0, count, jnp.int32))(keys)
+
+    def fresh_state(self, params: EnvParams, worlds: Int32[Array, " arenas"], maps: Maps) -> EnvState:
+        """The start of an episode in the given worlds, on `maps` that hold (or will hold) theirs."""
+        bank = params.bank
+        return fresh_state(
+            self.config,
+            params.rules,
+            maps,
+            bank.zone[worlds],
+            bank.position[worlds],
+            bank.yaw[worlds],
+            bank.seed[worlds],
+            bank.contact_slots[worlds],
+        )
+
+    def reset_batch(
+        self, params: EnvParams, keys: Key[Array, " arenas"], world_index: Int32[Array, " arenas"] | None = None
+    ) -> tuple[EnvState, Step]:
+        """Begin an episode in every arena, in worlds drawn from the keys or in the given rows of the bank."""
+        worlds = self.draw_worlds(params, keys) if world_index is None else world_index
+        maps = Maps(*(rows[worlds] for rows in bank_maps(params.bank)))
+        state = self.fresh_state(params, worlds, maps)
+        observation = params.bank.observation[worlds]
+        arenas, n = state.sim.mechs.alive.shape
+        none = jnp.zeros((arenas, n, len(REWARD_COMPONENTS)), jnp.float32)
+        return state, self._step(params, state, observation, none)
+
+    def step_batch(
+        self,
+        params: EnvParams,
+        keys: Key[Array, " arenas"],
+        state: EnvState,
+        actions: Float32[Array, "arenas mechs actions"],
+    ) -> tuple[EnvState, Step]:
+        """One decision step of every arena with noise from its key. A finished arena stays as it is and rewards nothing."""
+        return self.step_batch_with_noise(params, state, actions, sample_noise(self.config, keys))
+
+    def step_batch_with_noise(
+        self,
+        params: EnvParams,
+        state: EnvState,
+        actions: Float32[Array, "arenas mechs actions"],
+        noise: Noise,
+    ) -> tuple[EnvState, Step]:
+        """One decision step of every arena with given draws; the order of things is that of environment spec 3.1."""
+        config, rules = self.config, params.rules
+        over = state.episode_over
+
+        # Actions.
+        clean, bad_actions = sanitise(config, actions)
+        decision = decide(config, state, clean)
+        was_alive = state.sim.mechs.alive
+        distance_before = zone_distance(state.place, state.sim.mechs.position)
+
+        # Simulation. In a finished arena everything is dead to it, so that its grid is not edited, and the rest is put back.
+        before = state.sim.replace(
+            mechs=decision.mechs.replace(alive=was_alive & ~over[:, None]),
+            projectiles=state.sim.projectiles.replace(alive=state.sim.projectiles.alive & ~over[:, None]),
+        )
+        after = simulate(config, rules, before, decision.commands, noise)
+        small = keep(over, state.sim.replace(grid=None), after.replace(grid=None))
+        sim = small.replace(grid=after.grid)
+        mechs = sim.mechs
+
+        # Messages, zone, rewards, end of the episode.
+        zone = zone_tick(rules, mechs, state.place)
+        score, carry = add_score(config, state.score, state.score_carry, zone.tick)
+        gained = rewards(
+            config,
+            params.rewards,
+            sim.tally,
+            zone,
+            was_alive,
+            mechs.alive,
+            distance_before,
+            zone_distance(state.place, mechs.position),
+        )
+        step_count = state.step_count + 1
+        verdict = judge(config, mechs, score, carry, step_count)
+        fallen, legged, hot = mechs.fallen > 0, mechs.leg_hp <= 0, shutdown(rules, mechs)
+        advanced = state.replace(
+            sim=None,
+            messages=broadcast(config, mechs.alive, clean),
+            sort_mode=decision.sort_mode,
+            hostile_only=decision.hostile_only,
+            score=score,
+            score_carry=carry,
+            step_count=step_count,
+            was_fallen=fallen,
+            was_legged=legged,
+            was_shutdown=hot,
+            episode_over=verdict.reason > 0,
+            reason=verdict.reason,
+            winner=verdict.winner,
+        )
+        kept = keep(over, state.replace(sim=None, place=None), advanced.replace(place=None))
+        result = kept.replace(sim=sim, place=state.place)
+
+        # Observations and statistics.
+        seen = observe(config, rules, result)
+        counted = step_statistics(sim.tally, state, fallen, legged, hot, bad_actions, seen.bad)
+        result = result.replace(
+            contact_slots=seen.contact_slots,
+            statistics=state.statistics + jnp.where(over[:, None, None], 0.0, counted),
+        )
+        components = jnp.where(over[:, None, None], 0.0, gained.components)
+        step = self._step(params, result, seen.observation, components)
+        return result, step.replace(reward=jnp.where(over[:, None], 0.0, gained.total))
+
+    def _step(self, params: EnvParams, state: EnvState, observation: Array, components: Array) -> Step:
+        """The result of a step that led to `state`; the reward is zero until it is filled in."""
+        mechs = state.sim.mechs
+        zone = zone_tick(params.rules, mechs, state.place)
+        terminated, truncated = flags(mechs.alive, state.reason)
+        return Step(
+            observation=observation,
+            reward=jnp.zeros(mechs.alive.shape, jnp.float32),
+            terminated=terminated,
+            truncated=truncated,
+            episode_over=state.episode_over,
+            final_observation=observation,
+            info=Info(
+                reward_components=components,
+                alive=mechs.alive,
+                in_zone=zone.inside,
+                zone_control=zone.tick[:, 0] - zone.tick[:, 1],
+                score=state.score + state.score_carry,
+                team_hp=team_hp(mechs),
+                statistics=state.statistics,
+                step_count=state.step_count,
+                reason=state.reason,
+                winner=state.winner,
+                lost_shots=state.sim.lost_shots,
+                lost_clouds=state.sim.lost_clouds,
+            ),
+        )
+
+    # One arena: a batch of one without its leading axis.
+
+    def reset(self, params: EnvParams, key: Key[Array, ""], world_index: Int32[Array, ""] | int | None = None) -> tuple[EnvState, Step]:
+        """Begin an episode in one arena, in a world drawn from the key or in the given row of the bank."""
+        worlds = None if world_index is None else jnp.asarray([world_index], jnp.int32)
+        return _alone(self.reset_batch(params, key[None], worlds))
+
+    def step(
+        self, params: EnvParams, key: Key[Array, ""], state: EnvState, actions: Float32[Array, "mechs actions"]
+    ) -> tuple[EnvState, Step]:
+        """One decision step of one arena with noise from the key."""
+        return _alone(self.step_batch(params, key[None], _batch_of_one(state), jnp.asarray(actions)[None]))
+
+    def step_with_noise(
+        self, params: EnvParams, state: EnvState, actions: Float32[Array, "mechs actions"], noise: Noise
+    ) -> tuple[EnvState, Step]:
+        """One decision step of one arena with given draws (a `Noise` without its leading axis)."""
+        return _alone(
+            self.step_batch_with_noise(params, _batch_of_one(state), jnp.asarray(actions)[None], _batch_of_one(noise))
+        )
+
+
+def _batch_of_one(tree: Tree) -> Tree:
+    return jax.tree.map(lambda leaf: leaf[None], tree)
+
+
+def _alone(tree: Any) -> Any:
+    return jax.tree.map(lambda leaf: leaf[0], tree)
