@@ -32,7 +32,7 @@ def painted_by_pack_of(mechs: list[Mech], target: Mech, viewer: Mech) -> bool:
 
 
 def paint_bonus(mechs: list[Mech], target: Mech, damage: float, shooter: Mech) -> tuple[float, Event | None]:
-    """P(target, damage, shooter) of sim §5.6: the damage with its bonus, and the assist event if another mech painted."""
+    """P(target, damage, shooter) of sim §5.6: the damage with its bonus; the assist event if another mech painted."""
     if not painted_by_pack_of(mechs, target, shooter):
         return damage, None
     painter = mechs[target.last_painter]  # type: ignore[index]

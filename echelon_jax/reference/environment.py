@@ -34,7 +34,7 @@ CLOSE_CALL = 1e-3  # scores or hit points nearer than this are equal when time i
 
 
 class Advance(NamedTuple):
-    """What one decision step made, with the original's flags: the dead may be terminated and truncated at once (E32)."""
+    """What one decision step made, with the original's flags: the dead may be terminated and truncated (E32)."""
 
     observation: np.ndarray  # float32 [N, O]
     reward: np.ndarray  # float64 [N]
@@ -46,7 +46,7 @@ class Advance(NamedTuple):
 
 
 class Step(NamedTuple):
-    """What an agent gets: `terminated` and `truncated` are never both true; `episode_over` is one flag for the arena."""
+    """What agents get: `terminated` and `truncated` are never both true; `episode_over` is one flag for the arena."""
 
     observation: np.ndarray  # float32 [N, O]
     reward: np.ndarray  # float64 [N]
@@ -61,7 +61,7 @@ def sanitise(actions: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     clean = np.array(actions, np.float32)  # a copy: the caller's array is left alone
     broken = ~np.isfinite(clean)
     clean[broken] = 0.0
-    return np.clip(clean, -1.0, 1.0), broken.any(axis=1)
+    return np.asarray(np.clip(clean, -1.0, 1.0)), np.asarray(broken.any(axis=1))
 
 
 class Arena:
@@ -139,8 +139,6 @@ class Arena:
         rows = reward_components(mechs, events, self.zone, before, ticks, map_side)  # 12
         terminated, truncated = self.judge()  # 13
         observation = self.look()  # 16
-        if self.outcome is not None:
-            self.outcome["stats"] = dict(self.statistics)
         components = np.array(rows, np.float64)
         reward = np.array([sum(row) for row in rows], np.float64)
         return Advance(observation, reward, components, terminated, truncated, self.outcome, events)
@@ -246,7 +244,7 @@ class ReferenceEnv:
         self._arena, self._noise = arena, noise
         n = len(arena.battle.mechs)
         no = np.zeros(n, bool)
-        info = self._info(np.zeros((n, len(COMPONENTS))), [], 0.0)
+        info = self._info(np.zeros((n, len(COMPONENTS))), [])
         self._last = Step(arena.look(), np.zeros(n), no, no.copy(), False, info)
         return self._last
 
@@ -265,22 +263,22 @@ class ReferenceEnv:
         if self._last.episode_over:
             return self._last._replace(
                 reward=np.zeros_like(self._last.reward),
-                info=self._info(np.zeros((expected[0], len(COMPONENTS))), [], 0.0),
+                info=self._info(np.zeros((expected[0], len(COMPONENTS))), []),
             )
         made = arena.advance(np.asarray(actions), self._noise)
-        ticks = zone_tick(*tonnage_in_zone(arena.battle.mechs, arena.zone))
         self._last = Step(
             made.observation,
             made.reward,
             made.terminated,
             made.truncated & ~made.terminated,  # the dead are terminated, the living truncated
             made.outcome is not None,
-            self._info(made.components, made.events, ticks[BLUE] - ticks[RED]),
+            self._info(made.components, made.events),
         )
         return self._last
 
-    def _info(self, components: np.ndarray, events: list[Event], control: float) -> dict[str, Any]:
+    def _info(self, components: np.ndarray, events: list[Event]) -> dict[str, Any]:
         arena = self.arena
+        ticks = zone_tick(*tonnage_in_zone(arena.battle.mechs, arena.zone))
         return {
             "reward_components": {name: components[:, i] for i, name in enumerate(COMPONENTS)},
             "events": events,
@@ -288,6 +286,6 @@ class ReferenceEnv:
             "alive": np.array([mech.alive for mech in arena.battle.mechs]),
             "in_zone": np.array([arena.zone.holds(mech) for mech in arena.battle.mechs]),
             "zone_score": dict(zip(TEAM_NAMES, arena.scores, strict=True)),
-            "zone_control": control,
+            "zone_control": ticks[BLUE] - ticks[RED],
             "outcome": arena.outcome,
         }

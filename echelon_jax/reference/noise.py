@@ -70,9 +70,9 @@ class Tape:
 
     def __init__(
         self,
-        move_order: Sequence[Sequence[int]],
-        laser_draws: Sequence[Sequence[float]],
-        ams_draws: Sequence[Sequence[float]],
+        move_order: Sequence[Sequence[int]] | np.ndarray,
+        laser_draws: Sequence[Sequence[float]] | np.ndarray,
+        ams_draws: Sequence[Sequence[float]] | np.ndarray,
     ) -> None:
         self._tick = 0
         self._orders = [[int(i) for i in row if i >= 0] for row in move_order]

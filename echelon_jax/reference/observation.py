@@ -54,17 +54,17 @@ class Scene:
 
 def _walls(world: VoxelWorld) -> np.ndarray:
     """Voxels that the maps show: SOLID and SOLID_DEBRIS only (E5)."""
-    return (world.material == m.SOLID) | (world.material == m.SOLID_DEBRIS)
+    return np.isin(world.material, (m.SOLID, m.SOLID_DEBRIS))
 
 
 def occupancy_map(world: VoxelWorld, clearance_z: int) -> np.ndarray:
     """bool [Y, X]: a wall in the lowest `clearance_z` levels of the column (env §2.8)."""
-    return _walls(world)[: max(1, clearance_z)].any(axis=0)
+    return np.any(_walls(world)[: max(1, clearance_z)], axis=0)
 
 
 def telemetry_map(world: VoxelWorld) -> np.ndarray:
     """float32 [256]: a wall at any height in each of 16 x 16 blocks of columns, rows along y (env §2.9)."""
-    columns = _walls(world).any(axis=0)
+    columns = np.any(_walls(world), axis=0)
     size_y, size_x = columns.shape
     rows = [k * size_y // TELEMETRY_SIDE for k in range(TELEMETRY_SIDE + 1)]
     cols = [k * size_x // TELEMETRY_SIDE for k in range(TELEMETRY_SIDE + 1)]

@@ -8,7 +8,7 @@ from echelon_jax.reference.damage import leg_line, paint_bonus, rear_multiplier,
 from echelon_jax.reference.noise import Noise
 from echelon_jax.reference.state import Battle, Mech, Projectile
 from echelon_jax.reference.status import kill_if_dead
-from echelon_jax.reference.vec import Cell, Vec, add, clip, distance, div, dot, f32, lift, mul, norm, sub
+from echelon_jax.reference.vec import Cell, Vec, add, clip, distance, div, dot, f32, lift, mul, norm, sub, vec
 from echelon_jax.reference.world import SmokeCloud
 from echelon_jax.rules import constants as c
 from echelon_jax.rules.mechs import HEAVY
@@ -50,8 +50,7 @@ def update(battle: Battle, shot: Projectile, noise: Noise) -> bool:
             impact = closest
     else:
         blocked, cell = world.ray(shot.pos, end, include_end=True)
-        reach = (c.PROJECTILE_BOX_HALF,) * 3
-        half = (f32(reach[0]), f32(reach[1]), f32(reach[2]))
+        half = vec((c.PROJECTILE_BOX_HALF,) * 3)
         if not blocked and not world.box_hits(sub(end, half), add(end, half)):
             shot.pos = end
             return True
@@ -61,7 +60,7 @@ def update(battle: Battle, shot: Projectile, noise: Noise) -> bool:
 
 
 def intercepted(battle: Battle, shot: Projectile, noise: Noise) -> bool:
-    """AMS (sim §6.2 step 2): every ready heavy of the target's team rolls every substep that the missile is in reach."""
+    """AMS (sim §6.2 step 2): each ready heavy of the target's team rolls in every substep with the missile in reach."""
     if shot.target is None:
         return False
     team = battle.mechs[shot.target].team

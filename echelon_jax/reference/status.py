@@ -118,7 +118,7 @@ def wreck_roll(mech: Mech, lo: Cell, hi: Cell) -> float:
 
 
 def leave_wreck(battle: Battle, mech: Mech) -> None:
-    """Fill the box of a dead mech with debris, sparing other living mechs; hp of the cells stays as it was (sim §8.7)."""
+    """Fill the box of a dead mech with debris, sparing other living mechs; the hp of the cells stays (sim §8.7)."""
     lo, hi = wreck_cells(battle, mech)
     solid = wreck_roll(mech, lo, hi) < mech.spec.solid_wreck_probability
     material = m.SOLID_DEBRIS if solid else m.DEBRIS_FIELD

@@ -1,13 +1,16 @@
-"""Float32 vectors as tuples of Python floats (sim §1.2): every operation is done in float64 and rounded once to float32.
+"""Float32 vectors as tuples of Python floats (sim §1.2): each operation is done in float64 and rounded once to float32.
 
-A sum, product, quotient or square root of float32 numbers, computed in float64 and then rounded, is the correctly rounded
-float32 result, so plain Python floats reproduce the original's float32 arithmetic bit for bit.
+A sum, product, quotient or square root of float32 numbers, computed in float64 and then rounded, is the correctly
+rounded float32 result, so plain Python floats reproduce the original's float32 arithmetic bit for bit.
 """
 
 from __future__ import annotations
 
 import math
 import struct
+from collections.abc import Sequence
+
+import numpy as np
 
 Vec = tuple[float, float, float]
 Cell = tuple[int, int, int]
@@ -20,7 +23,7 @@ def f32(value: float) -> float:
     return _FLOAT32.unpack(_FLOAT32.pack(value))[0]
 
 
-def vec(values) -> Vec:  # type: ignore[no-untyped-def]
+def vec(values: Sequence[float] | np.ndarray) -> Vec:
     """Three numbers (a list, tuple or array) rounded to a float32 vector."""
     x, y, z = values
     return f32(float(x)), f32(float(y)), f32(float(z))
