@@ -29,7 +29,8 @@ class EnvConfig:
     """Everything about an arena that is compiled in.
 
     Attributes:
-        size_x, size_y, size_z: map size in voxels. x and y at least 12 (two formations and a zone), z from 8 to 32.
+        size_x, size_y, size_z: map size in voxels. x and y at least 20 and y at least 4 + 7 per pack, so that two formations
+            fit; z from 8 to 32.
         num_packs: packs of five mechs per team, 1 to 8.
         dt: seconds per substep.
         substeps: substeps per decision step.
@@ -63,7 +64,7 @@ class EnvConfig:
     def __post_init__(self) -> None:
         for field in ("size_x", "size_y"):
             value = getattr(self, field)
-            _require(_is_int(value) and 12 <= value <= 1000, field, "a whole number from 12 to 1000", value)
+            _require(_is_int(value) and 20 <= value <= 1000, field, "a whole number from 20 to 1000", value)
         _require(
             _is_int(self.size_z) and 8 <= self.size_z <= MAX_HEIGHT,
             "size_z",
@@ -80,7 +81,10 @@ class EnvConfig:
             _is_number(self.dt) and 0.005 <= self.dt <= 0.2, "dt", "a number of seconds from 0.005 to 0.2", self.dt
         )
         _require(
-            _is_int(self.substeps) and 1 <= self.substeps <= 50, "substeps", "a whole number from 1 to 50", self.substeps
+            _is_int(self.substeps) and 1 <= self.substeps <= 50,
+            "substeps",
+            "a whole number from 1 to 50",
+            self.substeps,
         )
         _require(
             _is_number(self.max_episode_seconds) and 0 < self.max_episode_seconds <= 3600,
@@ -95,14 +99,27 @@ class EnvConfig:
             self.observation_mode,
         )
         _require(
-            _is_int(self.comm_dim) and 0 <= self.comm_dim <= 64, "comm_dim", "a whole number from 0 to 64", self.comm_dim
+            _is_int(self.comm_dim) and 0 <= self.comm_dim <= 64,
+            "comm_dim",
+            "a whole number from 0 to 64",
+            self.comm_dim,
         )
         for field in ("target_selection", "ewar", "observation_control", "communication"):
             _require(isinstance(getattr(self, field), bool), field, "true or false", getattr(self, field))
         _require(
-            _is_number(self.voxel_size_m) and self.voxel_size_m > 0, "voxel_size_m", "a number above 0", self.voxel_size_m
+            _is_number(self.voxel_size_m) and self.voxel_size_m > 0,
+            "voxel_size_m",
+            "a number above 0",
+            self.voxel_size_m,
         )
-        _require(_is_int(self.clearance_z) and self.clearance_z >= 1, "clearance_z", "a whole number from 1", self.clearance_z)
+        _require(
+            _is_int(self.clearance_z) and 1 <= self.clearance_z <= 5,
+            "clearance_z",
+            "a whole number from 1 to 5, the height of the carved lanes",
+            self.clearance_z,
+        )
+        rows = 4 + 7 * self.num_packs
+        _require(self.size_y >= rows, "size_y", f"at least {rows} for {self.num_packs} packs a team", self.size_y)
 
     @classmethod
     def original(cls, **overrides: Any) -> EnvConfig:

@@ -162,7 +162,9 @@ def make_match(env: Echelon, a: Player, b: Player) -> tuple[Callable[..., _Board
 
     def decide(env_params: EnvParams, numbers_a: Any, numbers_b: Any, board: _Board, key: Array) -> tuple[_Board, None]:
         key_a, key_b, key_env = jax.random.split(key, 3)
-        memory_a, ours = a.act(numbers_a, env_params, board.memory_a, board.state, board.observation, learner_rows, key_a)
+        memory_a, ours = a.act(
+            numbers_a, env_params, board.memory_a, board.state, board.observation, learner_rows, key_a
+        )
         memory_b, theirs = b.act(
             numbers_b, env_params, board.memory_b, board.state, board.observation, opponent_rows, key_b
         )

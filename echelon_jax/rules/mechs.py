@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from typing import NamedTuple
 
 import numpy as np
@@ -39,7 +40,8 @@ MECH_CLASSES = (
 )
 
 
-class Roster(NamedTuple):
+@dataclasses.dataclass(frozen=True)
+class Roster:
     """Who is who, by mech index: blue 0..n-1, then red 0..n-1. Every field is a static numpy array of length N."""
 
     team: np.ndarray  # 0 blue, 1 red

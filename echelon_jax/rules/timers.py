@@ -20,5 +20,3 @@ def moves(lifetime: float, dt: float) -> int:
         if age > lifetime:
             return count
         count += 1
-
-

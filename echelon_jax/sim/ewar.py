@@ -50,7 +50,9 @@ def sensor_quality(
     friend = jnp.asarray((team[:, None] == team[None, :]) & ~np.eye(len(team), dtype=bool))
     distance = distances(mechs.position) if distance is None else distance
     working = mechs.alive & ~shutdown(rules, mechs)
-    strength = jnp.where(working[:, :, None], jnp.maximum(1.0 - distance / k.EWAR_RADIUS, 0.0), 0.0)  # [arenas, viewer, source]
+    strength = jnp.where(
+        working[:, :, None], jnp.maximum(1.0 - distance / k.EWAR_RADIUS, 0.0), 0.0
+    )  # [arenas, viewer, source]
     jam = jnp.where((working & mechs.ecm_on)[:, None, :] & enemy, strength, 0.0).max(-1)
     eccm = jnp.where((working & mechs.eccm_on)[:, None, :] & friend, strength, 0.0).max(-1)
     q = jnp.clip(1.0 - k.ECM_WEIGHT * jam + k.ECCM_WEIGHT * eccm, k.SENSOR_QUALITY_MIN, k.SENSOR_QUALITY_MAX)

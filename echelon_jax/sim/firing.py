@@ -31,7 +31,7 @@ from echelon_jax.rules.weapons import (
     TERTIARY,
     TRIGGERS,
 )
-from echelon_jax.sim.geometry import direction_if_far, grid_rank, is_leg_hit, length3, rear_multiplier, team_masks
+from echelon_jax.sim.geometry import direction_if_far, grid_rank, is_leg_hit, rear_multiplier, team_masks
 from echelon_jax.sim.launch import Launch, launch
 from echelon_jax.sim.queues import compact
 from echelon_jax.sim.rays import pair_sight
@@ -195,7 +195,9 @@ def fire(
     view = pair_sight(config, state.grid.opaque, state.mechs.position, wanted, state.smoke)
 
     table = turns(config.num_packs)
-    hitscan_trigger = jnp.where(jnp.asarray(table.hitscan == FLAMER), fires[FLAMER][:, table.mech], fires[LASER][:, table.mech])
+    hitscan_trigger = jnp.where(
+        jnp.asarray(table.hitscan == FLAMER), fires[FLAMER][:, table.mech], fires[LASER][:, table.mech]
+    )
     height = jnp.where(jnp.asarray(table.hitscan == FLAMER), heights[:, table.mech, 1], heights[:, table.mech, 0])
     kinetic_fires = fires[GAUSS] | fires[AUTOCANNON]
     turn_inputs = {
@@ -364,9 +366,7 @@ def _other_weapons(
 
     # Painter (5.10).
     painter_cooldown = _column(mechs.painter_cooldown, i)
-    candidate = (
-        target_alive & (distance <= rules.range[PAINTER]) & (bearing >= rules.arc_cosine[PAINTER]) & sees
-    )
+    candidate = target_alive & (distance <= rules.range[PAINTER]) & (bearing >= rules.arc_cosine[PAINTER]) & sees
     found, paint_target = _nearest(candidate, distance, geometry.rank, focus)
     paints = turn["painter_trigger"] & alive & (heat <= cap) & (painter_cooldown <= 0) & found
     heat = heat + jnp.where(paints, rules.weapon_heat[PAINTER], 0.0)

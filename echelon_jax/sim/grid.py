@@ -24,9 +24,7 @@ def flags_of(material: UInt8[Array, " cells"]) -> tuple[Bool[Array, " cells"], B
     return ((collides >> shift) & 1) == 1, ((opaque >> shift) & 1) == 1
 
 
-def material_at(
-    config: EnvConfig, grid: Grid, cell: Int32[Array, "arenas mechs 3"]
-) -> Int32[Array, "arenas mechs"]:
+def material_at(config: EnvConfig, grid: Grid, cell: Int32[Array, "arenas mechs 3"]) -> Int32[Array, "arenas mechs"]:
     """The material of each cell (x, y, z); SOLID outside the grid (spec 2.3)."""
     x, y, z = cell[..., 0], cell[..., 1], cell[..., 2]
     inside = (x >= 0) & (x < config.size_x) & (y >= 0) & (y < config.size_y) & (z >= 0) & (z < config.size_z)
@@ -36,10 +34,12 @@ def material_at(
     return jnp.where(inside, found, SOLID)
 
 
-def mask_below(level: Int32[Array, "..."]) -> UInt32[Array, "..."]:
+def mask_below(level: Int32[Array, ...]) -> UInt32[Array, ...]:
     """A word with the bits 0 .. level-1 set; level is clipped to 0 .. 32."""
     level = jnp.clip(level, 0, 32)
-    return jnp.where(level >= 32, jnp.uint32(0xFFFFFFFF), (jnp.uint32(1) << jnp.minimum(level, 31).astype(jnp.uint32)) - 1)
+    return jnp.where(
+        level >= 32, jnp.uint32(0xFFFFFFFF), (jnp.uint32(1) << jnp.minimum(level, 31).astype(jnp.uint32)) - 1
+    )
 
 
 def levels_under(

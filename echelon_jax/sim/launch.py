@@ -64,9 +64,7 @@ def _velocities(
     level = _raise(fired.smoke_offset, -fired.smoke_offset[..., 2])
     length = length3(level)
     towards = level / jnp.maximum(length, 1e-6)[..., None]
-    smoke = rules.speed[SMOKE] * jnp.where(
-        (fired.smoke_aimed & (length > 1e-6))[..., None], towards, fired.facing
-    )
+    smoke = rules.speed[SMOKE] * jnp.where((fired.smoke_aimed & (length > 1e-6))[..., None], towards, fired.facing)
     return missile, kinetic, smoke
 
 

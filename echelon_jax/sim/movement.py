@@ -62,9 +62,7 @@ def move(
     half_x, half_y, half_z = (rules.half[:, axis] for axis in range(3))
     map_x, map_y = float(config.size_x), float(config.size_y)
 
-    def one_mech(
-        carry: tuple[Array, ...], mech: Int32[Array, " arenas"]
-    ) -> tuple[tuple[Array, ...], None]:
+    def one_mech(carry: tuple[Array, ...], mech: Int32[Array, " arenas"]) -> tuple[tuple[Array, ...], None]:
         px, py, pz, vx, vy, vz, stamp, next_stamp = carry
         x, y, z = px[row, mech], py[row, mech], pz[row, mech]
         ux, uy, uz = vx[row, mech], vy[row, mech], vz[row, mech]
@@ -72,7 +70,14 @@ def move(
         active = alive[row, mech]
         me = jnp.arange(n) == mech[:, None]
         other = alive & ~me
-        lo_x, hi_x, lo_y, hi_y, lo_z, hi_z = px - half_x, px + half_x, py - half_y, py + half_y, pz - half_z, pz + half_z
+        lo_x, hi_x, lo_y, hi_y, lo_z, hi_z = (
+            px - half_x,
+            px + half_x,
+            py - half_y,
+            py + half_y,
+            pz - half_z,
+            pz + half_z,
+        )
 
         def columns(x: Array, y: Array) -> tuple[Array, Array]:
             """What a box at (x, y) could meet: its column words, and the mechs that overlap it seen from above."""

@@ -6,7 +6,7 @@ dt * c - slack with slack = dt * n - duration, whatever n a changed rule table u
 
 from __future__ import annotations
 
-from functools import lru_cache
+from functools import cache
 
 import jax.numpy as jnp
 import numpy as np
@@ -22,24 +22,24 @@ from echelon_jax.sim.state import Mechs
 _KINETIC = {HEAVY: GAUSS, MEDIUM: AUTOCANNON, LIGHT: FLAMER}
 
 
-@lru_cache(maxsize=None)
+@cache
 def slack(duration: float, dt: float) -> float:
     """Seconds by which a timer of `duration` is shorter than its decrements: 0.05 s for the laser at dt 0.05, 0 for most."""
     return decrements(duration, dt) * dt - duration
 
 
-@lru_cache(maxsize=None)
+@cache
 def _kinetic_slack(config: EnvConfig) -> np.ndarray:
     durations = [WEAPONS[_KINETIC[c]].cooldown if c in _KINETIC else 0.0 for c in roster(config.num_packs).mech_class]
     return np.array([slack(d, config.dt) for d in durations], np.float32)
 
 
-def _seconds(config: EnvConfig, count: Int32[Array, "..."], short: Array | float) -> Float32[Array, "..."]:
+def _seconds(config: EnvConfig, count: Int32[Array, ...], short: Array | float) -> Float32[Array, ...]:
     running = count.astype(jnp.float32) * jnp.float32(config.dt) - short
     return jnp.where(count > 0, jnp.maximum(running, 0.0), 0.0)
 
 
-def _timer(config: EnvConfig, count: Int32[Array, "..."], duration: float) -> Float32[Array, "..."]:
+def _timer(config: EnvConfig, count: Int32[Array, ...], duration: float) -> Float32[Array, ...]:
     return _seconds(config, count, jnp.float32(slack(duration, config.dt)))
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from functools import lru_cache
+from functools import cache
 
 import numpy as np
 
@@ -59,7 +59,7 @@ def _alive_at_once(weapon: int, dt: float) -> int:
     return math.ceil((moves(lifetime(weapon), dt) + 1) / decrements(WEAPONS[weapon].cooldown, dt))
 
 
-@lru_cache(maxsize=None)
+@cache
 def slots(config: EnvConfig) -> Slots:
     """The slot table of `config`, from the default weapon numbers: ceil(updates in flight / cooldown) per weapon."""
     r: Roster = roster(config.num_packs)

@@ -46,7 +46,9 @@ def upkeep(config: EnvConfig, rules: SimRules, state: SimState, commands: Comman
     lava, debris, water = foot == LAVA, foot == DEBRIS_FIELD, foot == WATER
     heat = heat + jnp.where(lava, k.LAVA_HEAT * dt, 0.0) + jnp.where(debris, k.DEBRIS_HEAT * dt, 0.0)
     heat = jnp.where(water, jnp.maximum(0.0, heat - k.WATER_COOLING * dt), heat)
-    burn = jnp.where(alive, jnp.where(lava, k.LAVA_DAMAGE * dt, 0.0) + jnp.where(debris, k.DEBRIS_DAMAGE * dt, 0.0), 0.0)
+    burn = jnp.where(
+        alive, jnp.where(lava, k.LAVA_DAMAGE * dt, 0.0) + jnp.where(debris, k.DEBRIS_DAMAGE * dt, 0.0), 0.0
+    )
     burn = burn.astype(jnp.float32)
     hp = m.hp - burn
     dead = alive & (hp <= 0) & (burn > 0)

@@ -27,7 +27,9 @@ def _crc_table() -> np.ndarray:
     return table.astype(np.uint32)
 
 
-def wreck_roll(config: EnvConfig, mech: Int32[Array, " wrecks"], bounds: Int32[Array, "wrecks 6"]) -> UInt32[Array, " wrecks"]:
+def wreck_roll(
+    config: EnvConfig, mech: Int32[Array, " wrecks"], bounds: Int32[Array, "wrecks 6"]
+) -> UInt32[Array, " wrecks"]:
     """CRC32 of "id:class:lo_x:lo_y:lo_z:hi_x:hi_y:hi_z" for each wreck, without strings.
 
     The register after the constant part "id:class" is tabulated per mech; the digits are fed in as bytes.
@@ -46,7 +48,9 @@ def wreck_roll(config: EnvConfig, mech: Int32[Array, " wrecks"], bounds: Int32[A
             columns.append(jnp.where(shown, ord("0") + (value // 10**power) % 10, -1))  # -1: no byte
     text = jnp.concatenate(columns, axis=1).T  # [bytes, wrecks]
 
-    def feed(register: UInt32[Array, " wrecks"], byte: Int32[Array, " wrecks"]) -> tuple[UInt32[Array, " wrecks"], None]:
+    def feed(
+        register: UInt32[Array, " wrecks"], byte: Int32[Array, " wrecks"]
+    ) -> tuple[UInt32[Array, " wrecks"], None]:
         fed = table[((register ^ byte.astype(jnp.uint32)) & 0xFF).astype(jnp.int32)] ^ (register >> 8)
         return jnp.where(byte >= 0, fed, register), None
 

@@ -1,0 +1,237 @@
+"""`echelon bench`: speed of the environment alone and of fused training, by a definition that stays the same.
+
+5 against 5 on 60x60x20, full observation, original rules, resets included. `env` plays uniform random actions on both sides; `train` is the
+whole fused update with hidden 128, 128 steps, 4 epochs, 4 minibatches against the scripted opponent. An env-step is one decision of
+one arena, a mech-step one decision of one mech (ten per env-step), a tick one substep of one arena (five per env-step).
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import os
+import platform
+import resource
+import time
+from collections.abc import Callable
+from typing import Any
+
+from echelon_jax.cli.common import set_up_jax
+from echelon_jax.cli.errors import UsageError
+
+BENCHES = ("env", "train")
+SIZE = 60
+STEPS_PER_LAUNCH = 32
+
+
+@dataclasses.dataclass(frozen=True)
+class BenchCommand:
+    """Measure env-steps, mech-steps and ticks per second, compile time and peak memory."""
+
+    which: tuple[str, ...] = BENCHES
+    """What to measure: `env`, `train` or both."""
+    arenas: int = 256
+    """Arenas of the environment benchmark."""
+    train_arenas: int = 64
+    """Arenas of the training benchmark; a multiple of 4."""
+    seconds: float = 20.0
+    """Least measuring time per benchmark, after compiling and a warm-up."""
+    json: bool = False
+    """Print JSON instead of a table."""
+    threads: int = 1
+    """XLA's CPU threads; 0 leaves the choice to XLA."""
+
+    def run(self) -> int:
+        """Measure and print; returns the exit status.
+
+        Raises:
+            UsageError: a flag out of range.
+        """
+        for name in self.which:
+            if name not in BENCHES:
+                raise UsageError(f"which must be made of {', '.join(BENCHES)}, got {name!r}")
+        if self.arenas < 1:
+            raise UsageError(f"arenas must be a whole number from 1, got {self.arenas}")
+        if self.train_arenas < 4 or self.train_arenas % 4:
+            raise UsageError(f"train-arenas must be a multiple of 4 minibatches, got {self.train_arenas}")
+        if not self.seconds > 0:
+            raise UsageError(f"seconds must be above 0, got {self.seconds}")
+        os.environ["JAX_ENABLE_COMPILATION_CACHE"] = "false"  # compile time is part of what is measured
+        set_up_jax(self.threads)
+        import jax
+
+        jax.config.update("jax_enable_compilation_cache", False)
+        report: dict[str, Any] = {
+            "machine": {
+                "processor": _processor(),
+                "cores": os.cpu_count(),
+                "xla_threads": self.threads,
+                "device": jax.devices()[0].device_kind,
+                "jax": jax.__version__,
+                "python": platform.python_version(),
+            }
+        }
+        if "env" in self.which:
+            report["env"] = bench_env(self.arenas, self.seconds)
+        if "train" in self.which:
+            report["train"] = bench_train(self.train_arenas, self.seconds)
+        if self.json:
+            print(json.dumps(report, indent=1))
+        else:
+            _print_table(report)
+        return 0
+
+
+def bench_env(arenas: int, seconds: float) -> dict[str, float]:
+    """The environment alone under uniform random actions."""
+    import jax
+    import jax.numpy as jnp
+
+    from echelon_jax.config import EnvConfig
+    from echelon_jax.env.autoreset import AutoReset
+    from echelon_jax.env.environment import Echelon
+    from echelon_jax.worldgen.bank import bank_seeds, generate_worlds
+
+    config = EnvConfig.original(size_x=SIZE, size_y=SIZE)
+    env = Echelon(config)
+    resetting = AutoReset(env)
+    params = env.params(env.make_bank(generate_worlds(config, bank_seeds(0, 0, 0, 64))))
+
+    def launch(state: Any, params: Any, key: Any) -> Any:
+        def one(state: Any, key: Any) -> tuple[Any, Any]:
+            env_key, action_key = jax.random.split(key)
+            shape = (arenas, config.num_mechs, config.action_size)
+            actions = jax.random.uniform(action_key, shape, jnp.float32, -1.0, 1.0)
+            state, step = resetting.step_batch(params, jax.random.split(env_key, arenas), state, actions)
+            # Every result is used, so that nothing is optimised away.
+            used = step.observation.sum() + step.reward.sum() + step.final_observation[:, 0, 0].sum()
+            return state, (used, step.episode_over.sum())
+
+        state, (used, ended) = jax.lax.scan(one, state, jax.random.split(key, STEPS_PER_LAUNCH))
+        return state, used.sum(), ended.sum()
+
+    state, _ = jax.jit(env.reset_batch)(params, jax.random.split(jax.random.key(0), arenas))
+    key = jax.random.key(1)
+    compiled, trace_seconds, compile_seconds = _compile(jax.jit(launch, donate_argnums=0), state, params, key)
+    carry = [state]
+
+    def run(i: int) -> None:
+        carry[0], used, _ = compiled(carry[0], params, jax.random.fold_in(key, i))
+        used.block_until_ready()
+
+    rate = _measure(run, arenas * STEPS_PER_LAUNCH, seconds, warm_up=8)
+    return {
+        "arenas": arenas,
+        **rate,
+        **_units(rate, config),
+        "trace_seconds": trace_seconds,
+        "compile_seconds": compile_seconds,
+        "peak_memory_mib": _peak_memory_mib(),
+        "program_temporaries_mib": compiled.memory_analysis().temp_size_in_bytes / 2**20,
+    }
+
+
+def bench_train(arenas: int, seconds: float) -> dict[str, float]:
+    """Fused training: rollout, advantages and update in one program."""
+    import jax
+
+    from echelon_jax.config import EnvConfig
+    from echelon_jax.env.autoreset import AutoReset
+    from echelon_jax.env.environment import Echelon
+    from echelon_jax.learn.config import TrainConfig
+    from echelon_jax.learn.trainer import make_train
+    from echelon_jax.worldgen.bank import bank_seeds, generate_worlds
+
+    config = EnvConfig.original(size_x=SIZE, size_y=SIZE)
+    env = Echelon(config)
+    params = env.params(env.make_bank(generate_worlds(config, bank_seeds(0, 0, 0, 64))))
+    train_config = TrainConfig(arenas=arenas, rollout_steps=128, epochs=4, minibatches=4, hidden=128, lstm=128)
+    trainer = make_train(AutoReset(env), train_config)
+    state = trainer.init(jax.random.key(0), params)
+    compiled, trace_seconds, compile_seconds = _compile(trainer.launch, state, params)
+    carry = [state]
+
+    def run(i: int) -> None:
+        carry[0], metrics = compiled(carry[0], params)
+        jax.block_until_ready(metrics)
+
+    rate = _measure(run, train_config.decisions_per_update, seconds, warm_up=1)
+    return {
+        "arenas": arenas,
+        **rate,
+        **_units(rate, config),
+        "trace_seconds": trace_seconds,
+        "compile_seconds": compile_seconds,
+        "peak_memory_mib": _peak_memory_mib(),
+        "program_temporaries_mib": compiled.memory_analysis().temp_size_in_bytes / 2**20,
+    }
+
+
+def _compile(function: Any, *args: Any) -> tuple[Any, float, float]:
+    start = time.perf_counter()
+    lowered = function.lower(*args)
+    traced = time.perf_counter()
+    compiled = lowered.compile()
+    return compiled, traced - start, time.perf_counter() - traced
+
+
+def _cpu_seconds() -> float:
+    used = resource.getrusage(resource.RUSAGE_SELF)
+    return used.ru_utime + used.ru_stime
+
+
+def _measure(run: Callable[[int], None], steps_per_run: int, seconds: float, warm_up: int) -> dict[str, float]:
+    for i in range(warm_up):
+        run(i)
+    runs, wall, cpu = 0, time.perf_counter(), _cpu_seconds()
+    while time.perf_counter() - wall < seconds:
+        run(warm_up + runs)
+        runs += 1
+    wall, cpu = time.perf_counter() - wall, _cpu_seconds() - cpu
+    steps = runs * steps_per_run
+    return {
+        "env_steps": steps,
+        "wall_seconds": wall,
+        "cpu_seconds": cpu,
+        "env_steps_per_wall_second": steps / wall,
+        "env_steps_per_cpu_second": steps / cpu,
+    }
+
+
+def _units(rate: dict[str, float], config: Any) -> dict[str, float]:
+    out = {}
+    for per in ("wall_second", "cpu_second"):
+        out[f"mech_steps_per_{per}"] = rate[f"env_steps_per_{per}"] * config.num_mechs
+        out[f"ticks_per_{per}"] = rate[f"env_steps_per_{per}"] * config.substeps
+    return out
+
+
+def _peak_memory_mib() -> float:
+    """Peak resident memory of this process so far; on a GPU, peak device memory."""
+    import jax
+
+    stats = jax.devices()[0].memory_stats()
+    if stats and "peak_bytes_in_use" in stats:
+        return stats["peak_bytes_in_use"] / 2**20
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+
+
+def _processor() -> str:
+    try:
+        with open("/proc/cpuinfo") as lines:
+            return next(line.split(":", 1)[1].strip() for line in lines if line.startswith("model name"))
+    except (OSError, StopIteration):
+        return platform.processor() or platform.machine()
+
+
+def _print_table(report: dict[str, Any]) -> None:
+    from rich.console import Console
+    from rich.table import Table
+
+    console = Console()
+    console.print(report["machine"])
+    names = [name for name in BENCHES if name in report]
+    table = Table("", *names)
+    for row in report[names[0]]:
+        table.add_row(row, *(f"{report[name][row]:,.1f}" for name in names))
+    console.print(table)

@@ -1,0 +1,119 @@
+"""`echelon train`: one command from nothing to a policy, a checkpoint and a table of games."""
+
+from __future__ import annotations
+
+import dataclasses
+from pathlib import Path
+from typing import Any
+
+import tyro
+
+from echelon_jax.cli.common import GameFlags, games_table, set_up_jax
+from echelon_jax.cli.errors import UsageError, checked
+from echelon_jax.learn.config import PRESETS, TrainConfig
+
+DEFAULT_SIZE = {"smoke": 20, "cpu": 40, "gpu": 60}
+
+
+def _overrides() -> type:
+    """A dataclass with every field of TrainConfig, each None unless the user gives it."""
+    fields = [
+        (f.name, f"{f.type} | None", dataclasses.field(default=None)) for f in dataclasses.fields(TrainConfig)
+    ]
+    made = dataclasses.make_dataclass("TrainFlags", fields, frozen=True)
+    made.__module__ = __name__
+    made.__doc__ = "Fields of the training configuration; what is not given comes from the preset."
+    return made
+
+
+TrainFlags: Any = _overrides()
+
+
+@dataclasses.dataclass(frozen=True)
+class TrainCommand:
+    """Train a recurrent policy against an opponent, save it, and play evaluation games at the end."""
+
+    preset: str = "cpu"
+    """`smoke` (seconds), `cpu` (about five minutes on two cores) or `gpu`."""
+    game: tyro.conf.OmitArgPrefixes[GameFlags] = dataclasses.field(default_factory=GameFlags)
+    train: tyro.conf.OmitArgPrefixes[TrainFlags] = dataclasses.field(default_factory=TrainFlags)
+    run_dir: Path | None = None
+    """Where the run goes; by default runs/<preset>-<size>-seed<seed>, with a number added if that exists."""
+    resume: bool = False
+    """Continue the run in --run-dir from its last checkpoint."""
+    save_every: int = 10
+    """Launches between checkpoints; the last state is always saved."""
+    eval_games: int = 100
+    """Evaluation games against each opponent at the end; 0 for none."""
+    threads: int = 0
+    """XLA's CPU threads; 0 leaves the choice to XLA."""
+
+    def run(self) -> int:
+        """Train; returns the exit status.
+
+        Raises:
+            UsageError: a flag out of range, a directory that cannot be written, a checkpoint that cannot be used.
+        """
+        if self.preset not in PRESETS:
+            raise UsageError(f"preset must be one of {', '.join(PRESETS)}, got {self.preset!r}")
+        env_config = self.game.config(DEFAULT_SIZE[self.preset])
+        given = {k: v for k, v in dataclasses.asdict(self.train).items() if v is not None}
+        config = checked(TrainConfig.preset(self.preset, **given).validate)
+        if self.save_every < 1:
+            raise UsageError(f"save-every must be a whole number from 1, got {self.save_every}")
+        if self.eval_games < 0 or self.eval_games % 2:
+            raise UsageError(f"eval-games must be an even number from 0, got {self.eval_games}")
+        if self.resume and self.run_dir is None:
+            raise UsageError("resume needs --run-dir, the run to continue")
+        set_up_jax(self.threads)
+        if self.preset == "gpu":
+            _require_gpu()
+
+        from echelon_jax.learn.checkpoint import CheckpointError
+        from echelon_jax.learn.runner import Runner
+
+        run_dir = self.run_dir or _fresh_directory(f"{self.preset}-{env_config.size_x}-seed{config.seed}")
+        try:
+            runner = Runner(run_dir, config, env_config, resume=self.resume, save_every=self.save_every)
+            runner.train()
+            if self.eval_games:
+                self._evaluate(run_dir, config.seed)
+        except CheckpointError as error:
+            raise UsageError(str(error)) from error
+        return 0
+
+    def _evaluate(self, run_dir: Path, seed: int) -> None:
+        import json
+
+        from rich.console import Console
+
+        from echelon_jax.cli.evaluate import evaluate_policy
+        from echelon_jax.learn.checkpoint import load_policy
+
+        policy, console = load_policy(run_dir), Console()
+        console.print(f"Playing {self.eval_games} evaluation games on maps that training never saw ...")
+        results = {}
+        for name in ("scripted", "random"):
+            results[name] = evaluate_policy(
+                policy, name, games=self.eval_games, arenas=self.eval_games, seed=seed, show_progress=True
+            )
+        (run_dir / "evaluation.json").write_text(json.dumps(results, indent=1))
+        console.print(games_table(f"{run_dir} after update {policy.update}", results))
+
+
+def _require_gpu() -> None:
+    import jax
+
+    try:
+        jax.devices("gpu")
+    except RuntimeError as error:
+        raise UsageError("the gpu preset needs a GPU that JAX can see, and there is none; use --preset cpu") from error
+
+
+def _fresh_directory(name: str) -> Path:
+    base, number = Path("runs") / name, 1
+    place = base
+    while place.exists():
+        number += 1
+        place = base.with_name(f"{name}-{number}")
+    return place

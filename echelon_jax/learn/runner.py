@@ -1,0 +1,192 @@
+"""A run on the host: makes the worlds, drives the compiled trainer, shows progress, writes metrics and checkpoints.
+
+    RUN/config.json        training and environment configuration, versions
+    RUN/metrics.jsonl      one line per launch
+    RUN/checkpoints/       see `checkpoint`
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import resource
+import signal
+import time
+from collections import deque
+from pathlib import Path
+from types import FrameType
+from typing import Any
+
+import jax
+import numpy as np
+
+from echelon_jax import __version__
+from echelon_jax.config import EnvConfig
+from echelon_jax.env.autoreset import AutoReset
+from echelon_jax.env.environment import Echelon
+from echelon_jax.env.state import EnvParams
+from echelon_jax.learn import checkpoint
+from echelon_jax.learn.checkpoint import CheckpointError
+from echelon_jax.learn.config import TrainConfig
+from echelon_jax.learn.metrics import Metrics, summarize
+from echelon_jax.learn.progress import Progress
+from echelon_jax.learn.trainer import TrainState, make_train
+from echelon_jax.worldgen.bank import WorldBankFeeder, swapped_slice
+
+WINDOW = 5  # launches that the shown rates run over
+
+
+class Runner:
+    """One training run in a directory.
+
+    Arguments:
+        run_dir: made if it does not exist.
+        config, env_config: validated configurations.
+        resume: continue from the last checkpoint in `run_dir` instead of starting; bit for bit as if never interrupted.
+        save_every: launches between checkpoints.
+
+    Raises:
+        CheckpointError: the directory cannot be written or holds another run, or its checkpoint cannot be used.
+    """
+
+    def __init__(
+        self,
+        run_dir: Path,
+        config: TrainConfig,
+        env_config: EnvConfig,
+        *,
+        resume: bool = False,
+        save_every: int = 10,
+        progress: Progress | None = None,
+    ) -> None:
+        self.run_dir, self.config, self.env_config = run_dir, config, env_config
+        self.resume, self.save_every = resume, save_every
+        self.progress = Progress(config, env_config, run_dir) if progress is None else progress
+        self._stop = False
+        self._prepare_directory()
+
+    def _prepare_directory(self) -> None:
+        if self.resume:
+            checkpoint.read_manifest(self.run_dir)
+        elif (self.run_dir / "config.json").exists():
+            raise CheckpointError(f"{self.run_dir} already holds a run; give another --run-dir, or --resume to continue it")
+        try:
+            self.run_dir.mkdir(parents=True, exist_ok=True)
+            if not self.resume:
+                described = {
+                    "version": __version__,
+                    "jax": jax.__version__,
+                    "train": dataclasses.asdict(self.config),
+                    "env": dataclasses.asdict(self.env_config),
+                }
+                (self.run_dir / "config.json").write_text(json.dumps(described, indent=1))
+        except OSError as error:
+            raise CheckpointError(f"cannot write to {self.run_dir}: {error.strerror or error}") from error
+
+    def train(self) -> TrainState:
+        """Run to the configured number of updates, or until SIGINT or SIGTERM; the state reached is saved in either case."""
+        config, env = self.config, Echelon(self.env_config)
+        trainer = make_train(AutoReset(env), config)
+        slices, slice_size = self._bank_shape()
+        with self.progress, WorldBankFeeder(self.env_config, config.seed, slices, slice_size, processes=1) as feeder:
+            done = checkpoint.read_manifest(self.run_dir).update if self.resume else 0
+            self.progress.phase(f"making {config.bank_size} worlds")
+            env_params = env.params(env.make_bank(feeder.whole_bank(config.bank_swaps(done))))
+            state = self._first_state(trainer, env_params)
+            self.progress.phase("compiling the training program (once, a minute or less)")
+            began = time.perf_counter()
+            launch = trainer.launch.lower(state, env_params).compile()  # type: ignore[attr-defined]
+            self.progress.compiled(time.perf_counter() - began)
+            with _StopOnSignal(self):
+                return self._loop(launch, state, env, env_params, feeder, slices, slice_size)
+
+    def _bank_shape(self) -> tuple[int, int]:
+        c = self.config
+        if not c.bank_swap_every:
+            return 1, c.bank_size
+        if c.bank_size % c.bank_swap_size:
+            raise CheckpointError(f"bank_size must be a multiple of bank_swap_size ({c.bank_swap_size}), got {c.bank_size}")
+        return c.bank_size // c.bank_swap_size, c.bank_swap_size
+
+    def _first_state(self, trainer: Any, env_params: EnvParams) -> TrainState:
+        key = jax.random.key(self.config.seed)
+        if self.resume:
+            template = jax.eval_shape(trainer.init, key, env_params)
+            return checkpoint.restore(self.run_dir, template, self.config, self.env_config)
+        self.progress.phase("starting the arenas")
+        return trainer.init(key, env_params)
+
+    def _loop(
+        self,
+        launch: Any,
+        state: TrainState,
+        env: Echelon,
+        env_params: EnvParams,
+        feeder: WorldBankFeeder,
+        slices: int,
+        slice_size: int,
+    ) -> TrainState:
+        config = self.config
+        window: deque[Metrics] = deque(maxlen=WINDOW)
+        update = int(state.update)
+        launches = 0
+        with (self.run_dir / "metrics.jsonl").open("a") as log:
+            while update < config.updates and not self._stop:
+                swap = config.bank_swaps(update)
+                if swap > config.bank_swaps(max(0, update - config.updates_per_launch)):
+                    start = swapped_slice(swap, slices) * slice_size
+                    bank = env.replace_worlds(env_params.bank, start, feeder.take(swap))
+                    env_params = env_params.replace(bank=bank)
+                began, cpu = time.perf_counter(), _cpu_seconds()
+                state, metrics = launch(state, env_params)
+                metrics = jax.tree.map(np.asarray, metrics)
+                wall, cpu = time.perf_counter() - began, _cpu_seconds() - cpu
+                update += config.updates_per_launch
+                launches += 1
+                window.append(metrics)
+                steps = config.updates_per_launch * config.decisions_per_update
+                line = {
+                    "update": update,
+                    "env_steps": update * config.decisions_per_update,
+                    "env_steps_per_second": steps / wall,
+                    "env_steps_per_cpu_second": steps / max(cpu, 1e-9),
+                    **summarize([metrics], self.env_config.team_size),
+                }
+                log.write(json.dumps(line) + "\n")
+                log.flush()
+                self.progress.advance(update, line, summarize(list(window), self.env_config.team_size))
+                if launches % self.save_every == 0 and update < config.updates:
+                    checkpoint.save(self.run_dir, state, config, self.env_config)
+        place = checkpoint.save(self.run_dir, state, config, self.env_config)
+        self.progress.finished(place, self._stop)
+        return state
+
+    def stop(self) -> None:
+        """Finish the launch in progress, save, and return from `train`."""
+        self._stop = True
+
+
+class _StopOnSignal:
+    """SIGINT and SIGTERM end the run after the launch in progress; a second one is fatal as usual."""
+
+    def __init__(self, runner: Runner) -> None:
+        self.runner = runner
+        self.before: dict[int, Any] = {}
+
+    def __enter__(self) -> None:
+        for number in (signal.SIGINT, signal.SIGTERM):
+            self.before[number] = signal.signal(number, self._handle)
+
+    def _handle(self, number: int, frame: FrameType | None) -> None:
+        self.runner.progress.note("stopping after this update; once more to stop at once")
+        self.runner.stop()
+        self.__exit__()
+
+    def __exit__(self, *exc: object) -> None:
+        for number, handler in self.before.items():
+            signal.signal(number, handler)
+
+
+def _cpu_seconds() -> float:
+    used = resource.getrusage(resource.RUSAGE_SELF)
+    return used.ru_utime + used.ru_stime
