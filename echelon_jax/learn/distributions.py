@@ -20,7 +20,7 @@ def log_det(u: Float32[Array, "*batch actions"]) -> Float32[Array, "*batch actio
 
 
 def from_action(action: Float32[Array, "*batch actions"]) -> Float32[Array, "*batch actions"]:
-    """Return the u of a recorded action, clamped to 1e-6 inside (-1, 1). Only for imported data: a rollout stores u itself."""
+    """Return the u of a recorded action, clamped to 1e-6 inside (-1, 1). For imported data: a rollout stores u itself."""
     inside = jnp.clip(action, -1.0 + SQUASH_EPSILON, 1.0 - SQUASH_EPSILON)
     return 0.5 * (jnp.log1p(inside) - jnp.log1p(-inside))
 
@@ -42,7 +42,7 @@ class SquashedGaussian:
         return jnp.tanh(u)
 
     def log_density(self, u: Float32[Array, "*batch actions"]) -> Float32[Array, "*batch"]:
-        """Return the log-density of u. It differs from `log_prob` by a term of u alone, which cancels in every ratio."""
+        """Return the log-density of u: `log_prob` but for a term of u alone, which cancels in every ratio."""
         z = (u - self.mean) * jnp.exp(-self.log_std)
         return -(0.5 * z * z + self.log_std + _HALF_LOG_TWO_PI).sum(-1)
 

@@ -1,4 +1,4 @@
-"""How a learner reads an observation: what is a mech's own, what its whole arena shares, what is a continuous number."""
+"""How a learner reads an observation: what is a mech's own, what its arena shares, what is a continuous number."""
 
 from __future__ import annotations
 
@@ -9,10 +9,13 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float32, UInt8
 
+from echelon_jax.config import EnvConfig
+from echelon_jax.env.layout import observation_layout
+
 
 @flax.struct.dataclass
 class Observation:
-    """An observation cut in two. `shared` is stored once per arena: it is constant over an episode and the same for all mechs."""
+    """An observation cut in two. `shared` is stored once per arena: all its mechs see the same, all episode long."""
 
     own: Float32[Array, "*batch arenas mechs own"]
     shared: UInt8[Array, "*batch arenas shared"]
@@ -67,22 +70,13 @@ class Features:
         return jnp.split(array, (self.shared_start, self.shared_start + self.shared_size), axis)[1]
 
     def split(self, observation: Float32[Array, "*batch mechs obs"]) -> Observation:
-        """Cut an observation in two. The dead show zeros, so the shared block is read from whoever lives (the largest entry)."""
+        """Cut an observation in two. The dead show zeros, so the shared flags are read from whoever lives (the largest)."""
         shared = self.shared_of(observation).max(-2).astype(jnp.uint8)
         return Observation(own=self.own_of(observation), shared=shared)
 
 
-def _positions(*blocks: tuple[int, int]) -> set[int]:
-    return {i for start, size in blocks for i in range(start, start + size)}
-
-
-def original_features(comm_dim: int) -> Features:
-    """Return the reading of the original's observation of 549 + 5 comm_dim entries (environment spec 2.1, 2.6, 2.12)."""
-    size, local_map = 549 + 5 * comm_dim, 125 + 5 * comm_dim
-    telemetry, acoustic, scalars = local_map + 121, local_map + 377, local_map + 385
-    # Of a contact row: offset, velocity, heading, hp, heat, stability; pitch, closing speed, crossing.
-    contacts = _positions(*((25 * slot + start, length) for slot in range(5) for start, length in ((0, 11), (22, 3))))
-    # Of the scalars: hp to damage direction, sensor quality and jam, suppression to cooldowns, zone offset to time.
-    numbers = _positions((scalars + 5, 7), (scalars + 13, 2), (scalars + 17, 9), (scalars + 27, 8))
-    continuous = contacts | _positions((125, 5 * comm_dim), (acoustic, 4)) | numbers
-    return Features(size, telemetry, 256, tuple(i in continuous for i in range(size)))
+def features_of(config: EnvConfig) -> Features:
+    """Return the reading of the environment's observation, from its layout table: telemetry is the shared block."""
+    layout = observation_layout(config)
+    shared = layout["telemetry"]
+    return Features(layout.size, shared.offset, shared.size, tuple(bool(flag) for flag in layout.continuous))

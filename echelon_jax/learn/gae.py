@@ -8,16 +8,16 @@ from jaxtyping import Array, Bool, Float32
 
 
 def generalized_advantages(
-    reward: Float32[Array, "time *actors"],
-    value: Float32[Array, "time *actors"],
-    terminated: Bool[Array, "time *actors"],
-    truncated: Bool[Array, "time *actors"],
-    alive: Bool[Array, "time *actors"],
-    final_value: Float32[Array, "time *actors"],
-    last_value: Float32[Array, "*actors"],
+    reward: Float32[Array, "time arenas team"],
+    value: Float32[Array, "time arenas team"],
+    terminated: Bool[Array, "time arenas team"],
+    truncated: Bool[Array, "time arenas team"],
+    alive: Bool[Array, "time arenas team"],
+    final_value: Float32[Array, "time arenas team"],
+    last_value: Float32[Array, "arenas team"],
     gamma: float,
     lam: float,
-) -> tuple[Float32[Array, "time *actors"], Float32[Array, "time *actors"]]:
+) -> tuple[Float32[Array, "time arenas team"], Float32[Array, "time arenas team"]]:
     """Return advantages and returns (advantage + value), all values in reward units.
 
     delta_t = r_t + gamma V'_t - V_t and A_t = delta_t + gamma lam A_{t+1} if the mech goes on, else delta_t, where
@@ -31,8 +31,8 @@ def generalized_advantages(
     goes_on = alive & ~terminated & ~truncated
 
     def back(
-        advantage: Float32[Array, "*actors"], x: tuple[Float32[Array, "*actors"], Bool[Array, "*actors"]]
-    ) -> tuple[Float32[Array, "*actors"], Float32[Array, "*actors"]]:
+        advantage: Float32[Array, "arenas team"], x: tuple[Float32[Array, "arenas team"], Bool[Array, "arenas team"]]
+    ) -> tuple[Float32[Array, "arenas team"], Float32[Array, "arenas team"]]:
         now, on = x
         advantage = now + jnp.where(on, gamma * lam * advantage, 0.0)
         return advantage, advantage

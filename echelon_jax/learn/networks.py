@@ -1,11 +1,11 @@
-"""The `original` network: the layers of the original's ActorCriticLSTM (learning spec 2), one parameter set for all mechs.
+"""The `original` network: the layers of the original's ActorCriticLSTM (learning spec 2), the same for all mechs.
 
-Written in Flax linen because there a network is a plain function of its parameters, which `lax.scan`, `grad` and donation
-take as they are; NNX modules would have to be split and merged around every transform.
+Written in Flax linen because there a network is a plain function of its parameters, which `lax.scan`, `grad` and
+donation take as they are; NNX modules would have to be split and merged around every transform.
 
-The telemetry block of an observation is the same for all mechs of an arena, so its product with the first kernel is taken
-once per arena and added to the product of each mech's own entries. That is the same function as one product with the whole
-observation, and the parameter tree holds one whole kernel, as the original's does.
+The telemetry block of an observation is the same for all mechs of an arena, so its product with the first kernel is
+taken once per arena and added to the product of each mech's own entries. That is the same function as one product with
+the whole observation, and the parameter tree holds one whole kernel, as the original's does.
 """
 
 from __future__ import annotations
@@ -150,7 +150,7 @@ class OriginalNetwork:
     def unroll(
         self, params: Params, carry: Carry, observation: Observation, reset: Bool[Array, "time arenas mechs"]
     ) -> tuple[SquashedGaussian, Float32[Array, "time arenas mechs"]]:
-        """Run a stored sequence from its first memory: the same as `apply` step by step, only the recurrence in a scan."""
+        """Run a stored sequence from its first memory: what `apply` gives step by step, with only the LSTM in a scan."""
         module, variables = self.module, {"params": params}
         x = module.apply(variables, observation, method="encode")
 
@@ -162,5 +162,5 @@ class OriginalNetwork:
         return module.apply(variables, y, method="heads")
 
     def project(self, params: Params) -> Params:
-        """Return parameters with log-std back inside its range, so that it is never stuck beyond a clamp without gradient."""
+        """Return parameters with log-std back in its range: beyond the clamp it would be stuck without a gradient."""
         return {**params, "log_std": jnp.clip(params["log_std"], *LOG_STD_RANGE)}

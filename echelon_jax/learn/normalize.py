@@ -26,7 +26,7 @@ def empty_moments(*shape: int) -> Moments:
 
 
 def batch_moments(rows: Float32[Array, "*batch features"], mask: Bool[Array, "*batch"]) -> Moments:
-    """Return the moments of the rows where `mask` is true, per feature; values in other rows never matter, not even NaN."""
+    """Return the moments per feature of the rows where `mask` is true; other rows never matter, not even NaN."""
     axes = tuple(range(mask.ndim))
     count = mask.sum(dtype=jnp.float32)
     kept = mask.reshape(mask.shape + (1,) * (rows.ndim - mask.ndim))

@@ -92,7 +92,7 @@ def loss_and_metrics(
 ) -> tuple[Float32[Array, ""], UpdateMetrics]:
     """Return policy loss + value coefficient x value loss - entropy coefficient x entropy, means over living mechs.
 
-    value loss = 1/2 (target - V)^2, unclipped, in the critic's units. `grad_norm` and `skipped` of the metrics are left 0.
+    value loss = 1/2 (target - V)^2, unclipped, in the critic's units. Of the metrics `grad_norm` and `skipped` are left 0.
     """
     distribution, value = network.unroll(params, carry, batch.observation, batch.reset)
     mask = batch.alive
@@ -128,7 +128,7 @@ def loss_and_metrics(
 def make_optimizer(
     learning_rate: float, max_grad_norm: float, anneal_steps: int | None
 ) -> optax.GradientTransformation:
-    """Return clip by global norm, then Adam (eps 1e-5); the rate falls linearly to 0 over `anneal_steps` gradient steps if given."""
+    """Return clip by global norm, then Adam (eps 1e-5); over `anneal_steps` gradient steps, if given, the rate falls to 0."""
     rate = learning_rate if anneal_steps is None else optax.linear_schedule(learning_rate, 0.0, anneal_steps)
     return optax.chain(optax.clip_by_global_norm(max_grad_norm), optax.adam(rate, eps=ADAM_EPSILON))
 
@@ -148,7 +148,7 @@ def gradient_step(
     batch: Batch,
     key: Key[Array, ""],
 ) -> tuple[Params, Any, UpdateMetrics]:
-    """Do one optimiser step on one minibatch. If the loss or a gradient is not finite, nothing changes and it is counted."""
+    """Do one optimiser step on one minibatch. If the loss or a gradient is not finite nothing changes, which is counted."""
     grads, metrics = jax.grad(loss_and_metrics, has_aux=True)(params, network, config, carry, batch, key)
     norm = optax.global_norm(grads)
     updates, stepped_state = optimizer.update(grads, optimizer_state, params)

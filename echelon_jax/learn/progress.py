@@ -91,4 +91,6 @@ class Progress:
 
     def finished(self, checkpoint: Path, stopped: bool) -> None:
         """Say where the checkpoint is."""
-        self.note(f"{'Stopped' if stopped else 'Done'} after {time.perf_counter() - self.started:.0f} s; saved {checkpoint}")
+        self.note(
+            f"{'Stopped' if stopped else 'Done'} after {time.perf_counter() - self.started:.0f} s; saved {checkpoint}"
+        )

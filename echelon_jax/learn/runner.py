@@ -1,8 +1,8 @@
 """A run on the host: makes the worlds, drives the compiled trainer, shows progress, writes metrics and checkpoints.
 
-    RUN/config.json        training and environment configuration, versions
-    RUN/metrics.jsonl      one line per launch
-    RUN/checkpoints/       see `checkpoint`
+RUN/config.json        training and environment configuration, versions
+RUN/metrics.jsonl      one line per launch
+RUN/checkpoints/       see `checkpoint`
 """
 
 from __future__ import annotations
@@ -69,7 +69,9 @@ class Runner:
         if self.resume:
             checkpoint.read_manifest(self.run_dir)
         elif (self.run_dir / "config.json").exists():
-            raise CheckpointError(f"{self.run_dir} already holds a run; give another --run-dir, or --resume to continue it")
+            raise CheckpointError(
+                f"{self.run_dir} already holds a run; give another --run-dir, or --resume to continue it"
+            )
         try:
             self.run_dir.mkdir(parents=True, exist_ok=True)
             if not self.resume:
@@ -105,7 +107,9 @@ class Runner:
         if not c.bank_swap_every:
             return 1, c.bank_size
         if c.bank_size % c.bank_swap_size:
-            raise CheckpointError(f"bank_size must be a multiple of bank_swap_size ({c.bank_swap_size}), got {c.bank_size}")
+            raise CheckpointError(
+                f"bank_size must be a multiple of bank_swap_size ({c.bank_swap_size}), got {c.bank_size}"
+            )
         return c.bank_size // c.bank_swap_size, c.bank_swap_size
 
     def _first_state(self, trainer: Any, env_params: EnvParams) -> TrainState:

@@ -1,0 +1,180 @@
+"""The training configuration: frozen, checked in one place, with a preset for every purse."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from typing import Any
+
+from echelon_jax.learn.networks import NETWORKS
+from echelon_jax.learn.ppo import PPOConfig
+
+OPPONENTS = ("scripted", "random")
+PRESETS = ("smoke", "cpu", "gpu")
+
+
+@dataclasses.dataclass(frozen=True)
+class TrainConfig:
+    """Everything about a run that is not about the game.
+
+    Attributes:
+        seed: of every draw of the run, the worlds included.
+        arenas: arenas side by side; even, because the learner is blue in half of them and red in the others.
+        rollout_steps: decisions between two updates.
+        updates: updates of the whole run.
+        updates_per_launch: updates in one call of the compiled program; divides `updates` and `bank_swap_every`.
+        epochs, minibatches: passes over a rollout and parts of a pass; `minibatches` divides `arenas`.
+        learning_rate: of Adam. `anneal` lets it fall linearly to 0 over the run.
+        gamma, gae_lambda: discount and trace of the advantages.
+        clip: of the probability ratio.
+        entropy_coefficient, value_coefficient: weights in the loss.
+        max_grad_norm: global norm to which gradients are clipped.
+        network: one of NETWORKS. `hidden` and `lstm` are its widths; `forget_bias` is the forget gate's bias at the start.
+        normalize_observations: subtract running means and divide by deviations, continuous features only.
+        observation_clip: clip of normalised features, 0 for none (with a clip the network cannot be exported).
+        return_memory: share of the weight of earlier returns that the scale of returns keeps per update.
+        opponent: one of OPPONENTS.
+        fire_start, fire_end: the scripted opponent's fire probability at the first update and from `fire_ramp` on.
+        fire_ramp: updates of the linear rise; 0 means `fire_end` from the start.
+        bank_size: worlds on the device. Every `bank_swap_every` updates `bank_swap_size` of them are replaced (0: never).
+    """
+
+    seed: int = 0
+    arenas: int = 64
+    rollout_steps: int = 128
+    updates: int = 100
+    updates_per_launch: int = 1
+    epochs: int = 4
+    minibatches: int = 4
+    learning_rate: float = 3e-4
+    anneal: bool = True
+    gamma: float = 0.99
+    gae_lambda: float = 0.95
+    clip: float = 0.2
+    entropy_coefficient: float = 0.001
+    value_coefficient: float = 0.5
+    max_grad_norm: float = 0.5
+    network: str = "original"
+    hidden: int = 128
+    lstm: int = 128
+    forget_bias: float = 1.0
+    normalize_observations: bool = True
+    observation_clip: float = 0.0
+    return_memory: float = 0.9
+    opponent: str = "scripted"
+    fire_start: float = 0.2
+    fire_end: float = 1.0
+    fire_ramp: int = 0
+    bank_size: int = 64
+    bank_swap_every: int = 0
+    bank_swap_size: int = 0
+
+    @classmethod
+    def smoke(cls, **overrides: Any) -> TrainConfig:
+        """The smallest run that passes through everything; seconds after compiling."""
+        small = dict(arenas=8, rollout_steps=32, updates=4, minibatches=2, epochs=2, hidden=32, lstm=32, bank_size=4)
+        return cls(**{**small, **overrides})
+
+    @classmethod
+    def cpu(cls, **overrides: Any) -> TrainConfig:
+        """A run of about five minutes on two cores, on 40 x 40 maps with five mechs a side."""
+        return cls(**{**dict(updates=20, learning_rate=1e-3, updates_per_launch=1, bank_size=32), **overrides})
+
+    @classmethod
+    def gpu(cls, **overrides: Any) -> TrainConfig:
+        """Thousands of arenas on one accelerator."""
+        wide = dict(arenas=2048, rollout_steps=64, updates=1000, updates_per_launch=5, minibatches=8, bank_size=512)
+        return cls(**{**wide, **overrides})
+
+    @classmethod
+    def preset(cls, name: str, **overrides: Any) -> TrainConfig:
+        """Return a preset by name.
+
+        Raises:
+            ValueError: for another name.
+        """
+        if name not in PRESETS:
+            raise ValueError(f"preset must be one of {', '.join(PRESETS)}, got {name!r}")
+        return getattr(cls, name)(**overrides)
+
+    def validate(self) -> TrainConfig:
+        """Return itself if every field is allowed.
+
+        Raises:
+            ValueError: one sentence that names the field and what it may be.
+        """
+        for field, least in _WHOLE.items():
+            value = getattr(self, field)
+            if not isinstance(value, int) or isinstance(value, bool) or value < least:
+                raise ValueError(f"{field} must be a whole number from {least}, got {value!r}")
+        for field, (low, high) in _NUMBERS.items():
+            value = getattr(self, field)
+            number = isinstance(value, (int, float)) and not isinstance(value, bool) and math.isfinite(value)
+            if not number or not low <= value <= high:
+                raise ValueError(f"{field} must be a number from {low:g} to {high:g}, got {value!r}")
+        for field in ("anneal", "normalize_observations"):
+            if not isinstance(getattr(self, field), bool):
+                raise ValueError(f"{field} must be true or false, got {getattr(self, field)!r}")
+        for field, allowed in (("network", NETWORKS), ("opponent", OPPONENTS)):
+            if getattr(self, field) not in allowed:
+                raise ValueError(f"{field} must be one of {', '.join(allowed)}, got {getattr(self, field)!r}")
+        self._divides("arenas", 2, "2, since the learner plays each side in half of the arenas")
+        self._divides("arenas", self.minibatches, f"minibatches ({self.minibatches})")
+        self._divides("updates", self.updates_per_launch, f"updates_per_launch ({self.updates_per_launch})")
+        if self.bank_swap_every:
+            self._divides("bank_swap_every", self.updates_per_launch, f"updates_per_launch ({self.updates_per_launch})")
+            if not 1 <= self.bank_swap_size <= self.bank_size:
+                raise ValueError(
+                    f"bank_swap_size must be from 1 to bank_size ({self.bank_size}), got {self.bank_swap_size}"
+                )
+        return self
+
+    def _divides(self, field: str, divisor: int, named: str) -> None:
+        value = getattr(self, field)
+        if value % divisor:
+            raise ValueError(f"{field} must be a multiple of {named}, got {value}")
+
+    @property
+    def ppo(self) -> PPOConfig:
+        """The part that the update reads."""
+        return PPOConfig(self.epochs, self.minibatches, self.clip, self.entropy_coefficient, self.value_coefficient)
+
+    @property
+    def decisions_per_update(self) -> int:
+        """Environment steps (decisions of a whole arena) of one rollout."""
+        return self.arenas * self.rollout_steps
+
+    def bank_swaps(self, update: int) -> int:
+        """Return how many bank swaps lie before an update, counted from 0; the worlds are a function of seed and this."""
+        return update // self.bank_swap_every if self.bank_swap_every else 0
+
+
+_WHOLE = {
+    "seed": 0,
+    "arenas": 2,
+    "rollout_steps": 1,
+    "updates": 1,
+    "updates_per_launch": 1,
+    "epochs": 1,
+    "minibatches": 1,
+    "hidden": 1,
+    "lstm": 1,
+    "fire_ramp": 0,
+    "bank_size": 1,
+    "bank_swap_every": 0,
+    "bank_swap_size": 0,
+}
+_NUMBERS = {
+    "learning_rate": (0.0, 1.0),
+    "gamma": (0.0, 1.0),
+    "gae_lambda": (0.0, 1.0),
+    "clip": (0.001, 1.0),
+    "entropy_coefficient": (0.0, 1.0),
+    "value_coefficient": (0.0, 10.0),
+    "max_grad_norm": (1e-6, 1e6),
+    "forget_bias": (-10.0, 10.0),
+    "observation_clip": (0.0, 1000.0),
+    "return_memory": (0.0, 1.0),
+    "fire_start": (0.0, 1.0),
+    "fire_end": (0.0, 1.0),
+}

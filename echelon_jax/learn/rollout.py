@@ -1,0 +1,215 @@
+"""A rollout: T decisions of the learner in B arenas against an opponent, everything on the device."""
+
+from __future__ import annotations
+
+from typing import Any, Protocol
+
+import flax.struct
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Bool, Float32, Key
+
+from echelon_jax.agents.base import Agent, AgentParams
+from echelon_jax.config import EnvConfig
+from echelon_jax.env.state import EnvParams, EnvState, Step
+from echelon_jax.learn.features import Features, Observation
+from echelon_jax.learn.metrics import RolloutSums, no_sums
+from echelon_jax.learn.networks import Carry, OriginalNetwork, Params
+from echelon_jax.learn.normalize import Moments, batch_moments, empty_moments, merge, normalize
+from echelon_jax.learn.sides import all_rows, learner_first, learner_rows, opponent_rows
+
+
+class BatchEnv(Protocol):
+    """An environment that resets its ended arenas by itself, such as `AutoReset(Echelon(config))`."""
+
+    config: EnvConfig
+
+    def reset_batch(self, params: EnvParams, keys: Key[Array, " arenas"]) -> tuple[Any, Step]:
+        """Return fresh arenas."""
+        ...
+
+    def step_batch(
+        self,
+        params: EnvParams,
+        keys: Key[Array, " arenas"],
+        state: Any,
+        actions: Float32[Array, "arenas mechs actions"],
+    ) -> tuple[Any, Step]:
+        """Step all arenas and reset those that ended."""
+        ...
+
+
+@flax.struct.dataclass
+class Actors:
+    """What the learner's mechs and their opponents carry from one decision to the next, across rollouts."""
+
+    env_state: EnvState
+    observation: Float32[Array, "arenas mechs obs"]  # of all mechs, raw
+    carry: Carry  # of the learner's mechs
+    reset: Bool[Array, "arenas team"]  # the previous done
+    alive: Bool[Array, "arenas team"]
+    opponent_state: Any
+    episode_return: Float32[Array, " arenas"]  # so far, summed over the learner's mechs
+
+
+@flax.struct.dataclass
+class Rollout:
+    """T decisions of the learner's mechs, [time, arenas, team]; arenas in order, mechs in roster order of their side."""
+
+    observation: Observation  # normalised
+    reset: Bool[Array, "time arenas team"]
+    alive: Bool[Array, "time arenas team"]  # at the decision
+    sample: Float32[Array, "time arenas team actions"]
+    log_density: Float32[Array, "time arenas team"]
+    value: Float32[Array, "time arenas team"]  # in the critic's units
+    reward: Float32[Array, "time arenas team"]
+    terminated: Bool[Array, "time arenas team"]
+    truncated: Bool[Array, "time arenas team"]
+    final_value: Float32[Array, "time arenas team"]  # critic's units; meaningful where truncated
+
+
+def begin(
+    env: BatchEnv, opponent: Agent, network: OriginalNetwork, env_params: EnvParams, arenas: int, key: Key[Array, ""]
+) -> Actors:
+    """Return actors at the first decision of fresh arenas."""
+    env_state, step = env.reset_batch(env_params, jax.random.split(key, arenas))
+    team = env.config.team_size
+    return Actors(
+        env_state=env_state,
+        observation=step.observation,
+        carry=network.initial_carry(arenas, team),
+        reset=jnp.zeros((arenas, team), bool),
+        alive=jnp.ones((arenas, team), bool),
+        opponent_state=opponent.init(env_params, env_state),
+        episode_return=jnp.zeros(arenas, jnp.float32),
+    )
+
+
+def read(
+    features: Features, moments: Moments, clip: float | None, observation: Float32[Array, "arenas team obs"]
+) -> Observation:
+    """Return an observation cut in two and normalised, as the network reads it."""
+    cut = features.split(observation)
+    return cut.replace(own=normalize(moments, cut.own, jnp.asarray(features.own_continuous), clip))
+
+
+def _add(sums: RolloutSums, step: Step, alive: Bool[Array, "arenas team"], actors_return: Array) -> RolloutSums:
+    """Add one step; `alive` at the decision, `actors_return` the episode returns with this step's rewards."""
+    info, over = step.info, step.episode_over
+    lives = learner_rows(info.alive)
+    # Winner 0 is blue, 1 red, 2 a draw; the learner is red in odd arenas.
+    side = jnp.arange(over.shape[0], dtype=jnp.int32) % 2
+    reward = jnp.where(alive, learner_rows(step.reward), 0.0)
+    components = jnp.where(alive[..., None], learner_rows(info.reward_components), 0.0)
+
+    def ended(x: Array) -> Array:
+        return jnp.where(over.reshape(-1, *(1,) * (x.ndim - 1)), x, 0).astype(jnp.float32).sum(0)
+
+    new = RolloutSums(
+        episodes=ended(jnp.ones_like(side)),
+        wins=ended(info.winner == side),
+        losses=ended(info.winner == 1 - side),
+        draws=ended(info.winner == 2),
+        reasons=ended(info.reason[:, None] == jnp.arange(sums.reasons.shape[0])),
+        length=ended(info.step_count),
+        episode_return=ended(actors_return),
+        zone_seconds=ended(learner_first(info.score)),
+        statistics=ended(learner_first(info.statistics)),
+        lost_shots=ended(info.lost_shots),
+        lost_clouds=ended(info.lost_clouds),
+        decisions=alive.sum(dtype=jnp.float32),
+        in_zone=(lives & learner_rows(info.in_zone)).sum(dtype=jnp.float32),
+        survived=lives.sum(dtype=jnp.float32),
+        reward=reward.sum(),
+        components=components.sum((0, 1)),
+        deaths=(alive & ~lives).sum(dtype=jnp.float32),
+    )
+    return jax.tree.map(jnp.add, sums, new)
+
+
+def collect(
+    env: BatchEnv,
+    opponent: Agent,
+    network: OriginalNetwork,
+    features: Features,
+    clip: float | None,
+    env_params: EnvParams,
+    opponent_params: AgentParams,
+    params: Params,
+    moments: Moments,
+    actors: Actors,
+    key: Key[Array, ""],
+    steps: int,
+) -> tuple[Actors, Rollout, Float32[Array, "arenas team"], RolloutSums, Moments]:
+    """Play `steps` decisions.
+
+    Returns the actors after them, the rollout, the value of the observation behind it (critic's units), the sums, and the
+    moments of the raw observations of living learner mechs; `moments`, by which observations are normalised, stay as they are.
+    """
+    arenas = actors.reset.shape[0]
+
+    def decide(state: tuple[Actors, RolloutSums, Moments], step_key: Array) -> tuple[Any, Rollout]:
+        actors, sums, seen = state
+        action_key, opponent_key, env_key = jax.random.split(step_key, 3)
+
+        # The learner acts.
+        raw = learner_rows(actors.observation)
+        seen = merge(seen, batch_moments(features.own_of(raw), actors.alive))
+        observation = read(features, moments, clip, raw)
+        carry, distribution, value = network.apply(params, actors.carry, observation, actors.reset)
+        sample = distribution.sample(action_key)
+
+        # The opponent acts for everybody; only its own side is kept.
+        opponent_state, theirs = opponent.act(
+            env_params,
+            opponent_params,
+            actors.opponent_state,
+            actors.env_state,
+            jax.random.split(opponent_key, arenas),
+        )
+        actions = all_rows(distribution.action(sample), opponent_rows(theirs))
+
+        # The world moves on; ended arenas start again.
+        env_state, step = env.step_batch(env_params, jax.random.split(env_key, arenas), actors.env_state, actions)
+        terminated, truncated = learner_rows(step.terminated), learner_rows(step.truncated)
+        alive = actors.alive
+        reward = jnp.where(alive, learner_rows(step.reward), 0.0)
+        total_return = actors.episode_return + reward.sum(-1)
+
+        # Time ran out somewhere, which is rare: what was the last state worth, under the memory after the decision?
+        def value_at_end() -> Float32[Array, "arenas team"]:
+            final = read(features, moments, clip, learner_rows(step.final_observation))
+            return network.apply(params, carry, final, jnp.zeros_like(terminated))[2]
+
+        cut = truncated & ~terminated & alive
+        final_value = jax.lax.cond(cut.any(), value_at_end, lambda: jnp.zeros_like(value))
+
+        over = step.episode_over
+        after = Actors(
+            env_state=env_state,
+            observation=step.observation,
+            carry=carry,
+            reset=terminated | truncated | over[:, None],
+            alive=over[:, None] | learner_rows(step.info.alive),
+            opponent_state=opponent.reset_where(opponent_state, env_state, over),
+            episode_return=jnp.where(over, 0.0, total_return),
+        )
+        out = Rollout(
+            observation=observation,
+            reset=actors.reset,
+            alive=alive,
+            sample=sample,
+            log_density=distribution.log_density(sample),
+            value=value,
+            reward=reward,
+            terminated=terminated,
+            truncated=truncated & ~terminated,
+            final_value=final_value,
+        )
+        return (after, _add(sums, step, alive, total_return), seen), out
+
+    start = (actors, no_sums(), empty_moments(features.own_size))
+    (actors, sums, seen), rollout = jax.lax.scan(decide, start, jax.random.split(key, steps))
+    behind = read(features, moments, clip, learner_rows(actors.observation))
+    _, _, last_value = network.apply(params, actors.carry, behind, actors.reset)
+    return actors, rollout, last_value, sums, seen

@@ -1,0 +1,223 @@
+"""Fused training: rollout, advantages and update as one compiled, donated program (design "Learning").
+
+    train = make_train(AutoReset(Echelon(env_config)), train_config)
+    state = train.init(jax.random.key(train_config.seed), env_params)
+    for _ in range(train_config.updates // train_config.updates_per_launch):
+        state, metrics = train.launch(state, env_params)      # the old state is consumed
+
+Nothing crosses to the host inside a launch; `env_params` (rule numbers, rewards, worlds) may change between launches.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable
+from typing import Any
+
+import flax.struct
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Float32, Int32, Key
+
+from echelon_jax.agents.base import Agent, AgentParams
+from echelon_jax.agents.random import RandomAgent
+from echelon_jax.agents.scripted import Scripted
+from echelon_jax.config import EnvConfig
+from echelon_jax.env.state import EnvParams
+from echelon_jax.learn import ppo
+from echelon_jax.learn.config import TrainConfig
+from echelon_jax.learn.features import Features, features_of
+from echelon_jax.learn.gae import generalized_advantages
+from echelon_jax.learn.metrics import Metrics
+from echelon_jax.learn.networks import OriginalNetwork, Params
+from echelon_jax.learn.normalize import (
+    Moments,
+    batch_moments,
+    empty_moments,
+    merge,
+    return_deviation,
+    to_reward_units,
+    to_value_units,
+)
+from echelon_jax.learn.rollout import Actors, BatchEnv, begin, collect
+
+
+@flax.struct.dataclass
+class Ramp:
+    """A linear schedule over updates, traced, so that changing it does not compile anew."""
+
+    start: Float32[Array, ""]
+    end: Float32[Array, ""]
+    updates: Float32[Array, ""]  # 0: at the end from the start
+
+    def at(self, update: Int32[Array, ""]) -> Float32[Array, ""]:
+        """Return the value before an update, counted from 0."""
+        done = jnp.where(self.updates > 0, update / jnp.maximum(self.updates, 1.0), 1.0)
+        return self.start + jnp.clip(done, 0.0, 1.0) * (self.end - self.start)
+
+
+@flax.struct.dataclass
+class TrainState:
+    """All that a run needs to go on; a checkpoint holds exactly this."""
+
+    params: Params
+    optimizer: Any
+    observation_moments: Moments  # of a mech's own entries
+    return_moments: Moments
+    actors: Actors
+    opponent_fire: Ramp
+    key: Key[Array, ""]  # of the run; every draw is folded from it and the update number
+    update: Int32[Array, ""]  # updates done
+
+
+@dataclasses.dataclass(frozen=True)
+class Train:
+    """A compiled trainer.
+
+    Attributes:
+        config, env_config: what it was made for.
+        network, features: the policy and how it reads observations.
+        init: (key, env_params) -> TrainState, compiled.
+        launch: (TrainState, env_params) -> (TrainState, Metrics stacked over `updates_per_launch`), compiled; consumes
+            the state that it is given.
+        update: one update without compiling or donating, for tests and for composing.
+    """
+
+    config: TrainConfig
+    env_config: EnvConfig
+    network: OriginalNetwork
+    features: Features
+    init: Callable[[Key[Array, ""], EnvParams], TrainState]
+    launch: Callable[[TrainState, EnvParams], tuple[TrainState, Metrics]]
+    update: Callable[[TrainState, EnvParams], tuple[TrainState, Metrics]]
+
+
+def make_opponent(name: str, env_config: EnvConfig) -> Agent:
+    """Return the opponent of a configuration by its name."""
+    if name == "random":
+        return RandomAgent(env_config)
+    if name == "scripted":
+        return Scripted(env_config)
+    raise ValueError(f"opponent must be scripted or random, got {name!r}")
+
+
+def make_network(config: TrainConfig, env_config: EnvConfig) -> OriginalNetwork:
+    """Return the network of a configuration."""
+    return OriginalNetwork(
+        features_of(env_config), env_config.action_size, config.hidden, config.lstm, config.forget_bias
+    )
+
+
+def make_train(env: BatchEnv, config: TrainConfig, opponent: Agent | None = None) -> Train:
+    """Return the trainer of an auto-resetting environment; `opponent` replaces the one that `config` names.
+
+    Raises:
+        ValueError: if a field of `config` is not allowed.
+    """
+    config.validate()
+    env_config = env.config
+    network = make_network(config, env_config)
+    features = network.features
+    agent = make_opponent(config.opponent, env_config) if opponent is None else opponent
+    steps = config.updates * config.epochs * config.minibatches
+    optimizer = ppo.make_optimizer(config.learning_rate, config.max_grad_norm, steps if config.anneal else None)
+    clip = config.observation_clip or None
+
+    def init(key: Key[Array, ""], env_params: EnvParams) -> TrainState:
+        params_key, env_key, run_key = jax.random.split(key, 3)
+        params = network.init(params_key)
+        ramp = (config.fire_start, config.fire_end, config.fire_ramp)
+        return TrainState(
+            params=params,
+            optimizer=optimizer.init(params),
+            observation_moments=empty_moments(features.own_size),
+            return_moments=empty_moments(),
+            actors=begin(env, agent, network, env_params, config.arenas, env_key),
+            opponent_fire=Ramp(*(jnp.asarray(x, jnp.float32) for x in ramp)),
+            key=run_key,
+            update=jnp.zeros((), jnp.int32),
+        )
+
+    def update(state: TrainState, env_params: EnvParams) -> tuple[TrainState, Metrics]:
+        rollout_key, update_key = jax.random.split(jax.random.fold_in(state.key, state.update))
+        opponent_params = AgentParams(fire_probability=state.opponent_fire.at(state.update))
+
+        # Rollout; parameters and normaliser stay as they are throughout.
+        first_carry = state.actors.carry
+        actors, rollout, last_value, sums, seen = collect(
+            env,
+            agent,
+            network,
+            features,
+            clip,
+            env_params,
+            opponent_params,
+            state.params,
+            state.observation_moments,
+            state.actors,
+            rollout_key,
+            config.rollout_steps,
+        )
+
+        # Advantages, in reward units.
+        value = to_reward_units(state.return_moments, rollout.value)
+        advantage, returns = generalized_advantages(
+            reward=rollout.reward,
+            value=value,
+            terminated=rollout.terminated,
+            truncated=rollout.truncated,
+            alive=rollout.alive,
+            final_value=to_reward_units(state.return_moments, rollout.final_value),
+            last_value=to_reward_units(state.return_moments, last_value),
+            gamma=config.gamma,
+            lam=config.gae_lambda,
+        )
+
+        # The critic's units, then the update.
+        return_moments = merge(state.return_moments, batch_moments(returns, rollout.alive), config.return_memory)
+        batch = ppo.Batch(
+            observation=rollout.observation,
+            reset=rollout.reset,
+            alive=rollout.alive,
+            sample=rollout.sample,
+            log_density=rollout.log_density,
+            advantage=advantage,
+            target=to_value_units(return_moments, returns),
+        )
+        params, optimizer_state, update_metrics = ppo.update(
+            network, config.ppo, optimizer, state.params, state.optimizer, first_carry, batch, update_key
+        )
+
+        # What was seen counts from the next rollout on.
+        moments = state.observation_moments
+        after = TrainState(
+            params=params,
+            optimizer=optimizer_state,
+            observation_moments=merge(moments, seen) if config.normalize_observations else moments,
+            return_moments=return_moments,
+            actors=actors,
+            opponent_fire=state.opponent_fire,
+            key=state.key,
+            update=state.update + 1,
+        )
+        metrics = Metrics(
+            rollout=sums,
+            update=update_metrics,
+            fire_probability=opponent_params.fire_probability,
+            value_mean=ppo.masked_mean(value, rollout.alive),
+            return_deviation=return_deviation(return_moments),
+        )
+        return after, metrics
+
+    def launch(state: TrainState, env_params: EnvParams) -> tuple[TrainState, Metrics]:
+        return jax.lax.scan(lambda s, _: update(s, env_params), state, None, config.updates_per_launch)
+
+    return Train(
+        config=config,
+        env_config=env_config,
+        network=network,
+        features=features,
+        init=jax.jit(init),
+        launch=jax.jit(launch, donate_argnums=0),
+        update=update,
+    )
