@@ -192,7 +192,7 @@ def restore(path: str | Path, template: TrainState, config: TrainConfig, env_con
 
 
 def load_policy(path: str | Path) -> Policy:
-    """Return the policy saved at `path` (a checkpoint or a run directory), ready for `play.PolicyPlayer`.
+    """Return the policy saved at `path` (a checkpoint or a run directory), ready to play.
 
     Raises:
         CheckpointError: missing, foreign or damaged.

@@ -72,19 +72,20 @@ class TrainConfig:
     @classmethod
     def smoke(cls, **overrides: Any) -> TrainConfig:
         """The smallest run that passes through everything; seconds after compiling."""
-        small = dict(arenas=8, rollout_steps=32, updates=4, minibatches=2, epochs=2, hidden=32, lstm=32, bank_size=4)
-        return cls(**{**small, **overrides})
+        small: dict[str, Any] = {"arenas": 8, "rollout_steps": 32, "updates": 4, "epochs": 2, "minibatches": 2}
+        return cls(**{**small, "hidden": 32, "lstm": 32, "bank_size": 4, **overrides})
 
     @classmethod
     def cpu(cls, **overrides: Any) -> TrainConfig:
         """A run of about five minutes on two cores, on 40 x 40 maps with five mechs a side."""
-        return cls(**{**dict(updates=20, learning_rate=1e-3, updates_per_launch=1, bank_size=32), **overrides})
+        cheap: dict[str, Any] = {"arenas": 64, "updates": 20, "learning_rate": 1e-3, "bank_size": 32}
+        return cls(**{**cheap, **overrides})
 
     @classmethod
     def gpu(cls, **overrides: Any) -> TrainConfig:
         """Thousands of arenas on one accelerator."""
-        wide = dict(arenas=2048, rollout_steps=64, updates=1000, updates_per_launch=5, minibatches=8, bank_size=512)
-        return cls(**{**wide, **overrides})
+        wide: dict[str, Any] = {"arenas": 2048, "rollout_steps": 64, "updates": 1000, "updates_per_launch": 5}
+        return cls(**{**wide, "minibatches": 8, "bank_size": 512, **overrides})
 
     @classmethod
     def preset(cls, name: str, **overrides: Any) -> TrainConfig:

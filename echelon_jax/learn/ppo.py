@@ -150,7 +150,7 @@ def gradient_step(
 ) -> tuple[Params, Any, UpdateMetrics]:
     """Do one optimiser step on one minibatch. If the loss or a gradient is not finite nothing changes, which is counted."""
     grads, metrics = jax.grad(loss_and_metrics, has_aux=True)(params, network, config, carry, batch, key)
-    norm = optax.global_norm(grads)
+    norm = optax.tree.norm(grads)
     updates, stepped_state = optimizer.update(grads, optimizer_state, params)
     stepped = network.project(optax.apply_updates(params, updates))
     sound = jnp.isfinite(norm) & jnp.isfinite(metrics.loss)

@@ -22,7 +22,10 @@ from echelon_jax.learn.sides import all_rows, learner_first, learner_rows, oppon
 class BatchEnv(Protocol):
     """An environment that resets its ended arenas by itself, such as `AutoReset(Echelon(config))`."""
 
-    config: EnvConfig
+    @property
+    def config(self) -> EnvConfig:
+        """The sizes of an arena."""
+        ...
 
     def reset_batch(self, params: EnvParams, keys: Key[Array, " arenas"]) -> tuple[Any, Step]:
         """Return fresh arenas."""
