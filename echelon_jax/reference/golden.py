@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import dataclasses
 import json
-import math
 import pathlib
 from typing import Any
 
@@ -296,8 +295,7 @@ def compare_end(report: Report, episode: Episode, arena: Arena) -> None:
     """Compare the outcome and the statistics of a whole free-running episode."""
     recorded, stats = episode.meta["outcome"], episode.meta["episode_stats"]
     for name, value in stats.items():
-        if not math.isclose(arena.statistics[name], value, rel_tol=1e-12):
-            report.mismatches.append(f"statistic {name}: {arena.statistics[name]!r}, recorded {value!r}")
+        report.floats("end", f"statistic {name}", arena.statistics[name], value)
     if (recorded is None) != (arena.outcome is None):
         report.mismatches.append(f"outcome: {arena.outcome!r}, recorded {recorded!r}")
     elif recorded is not None and arena.outcome is not None:
