@@ -17,7 +17,7 @@ ECCM_THRESHOLD = 0.5
 
 
 class Decision(NamedTuple):
-    """The actions of one decision step, read: commands, mechs with focus and EWAR switches set, observation controls."""
+    """The actions of one decision step, read: commands, mechs with focus and EWAR set, observation controls."""
 
     commands: Commands
     mechs: Mechs
@@ -28,7 +28,7 @@ class Decision(NamedTuple):
 def sanitise(
     config: EnvConfig, actions: Float32[Array, "arenas mechs actions"]
 ) -> tuple[Float32[Array, "arenas mechs actions"], Bool[Array, "arenas mechs"]]:
-    """Actions with every non-finite component set to 0 and the rest clipped to [-1, 1], and whose actions had one (spec 1.2).
+    """Actions with non-finite components set to 0 and the rest clipped to [-1, 1], and whose actions had one (spec 1.2).
 
     Raises:
         ValueError: if the last two axes are not (mechs, action components).
@@ -40,7 +40,7 @@ def sanitise(
     return jnp.clip(jnp.where(finite, actions, 0.0), -1.0, 1.0).astype(jnp.float32), ~finite.all(-1)
 
 
-def first_largest(values: list[Array]) -> tuple[Int32[Array, "..."], Array]:
+def first_largest(values: list[Array]) -> tuple[Int32[Array, "*batch"], Array]:
     """Index of the first maximum of a few arrays, and the maximum."""
     index, best = jnp.zeros(values[0].shape, jnp.int32), values[0]
     for i, value in enumerate(values[1:], 1):
@@ -50,7 +50,7 @@ def first_largest(values: list[Array]) -> tuple[Int32[Array, "..."], Array]:
 
 
 def decide(config: EnvConfig, state: EnvState, actions: Float32[Array, "arenas mechs actions"]) -> Decision:
-    """Read sanitised actions: triggers (spec 1.1), focus from the last observation's slots (1.3), EWAR (1.4), controls (1.5)."""
+    """Read sanitised actions: triggers (spec 1.1), focus by the last contact slots (1.3), EWAR (1.4), controls (1.5)."""
     layout = action_layout(config)
     who = roster(config.num_packs)
     mechs = state.sim.mechs

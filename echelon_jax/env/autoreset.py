@@ -17,7 +17,11 @@ RESET_STREAM = 0x5EED  # folded into an arena's key; far from the small numbers 
 
 
 def write_rows(
-    into: tuple[Array, ...], source: tuple[Array, ...], arena: Bool[Array, " arenas"], row: Int32[Array, " arenas"], chunk: int
+    into: tuple[Array, ...],
+    source: tuple[Array, ...],
+    arena: Bool[Array, " arenas"],
+    row: Int32[Array, " arenas"],
+    chunk: int,
 ) -> tuple[Array, ...]:
     """Copy source[row[i]] over into[i] for the arenas i of the mask, in place, `chunk` arenas at a time.
 
@@ -52,9 +56,9 @@ def write_rows(
 class AutoReset:
     """The same batch interface as the environment, for endless play.
 
-    After a step that ends an episode the state is the start of a new one in a world drawn from the arena's key and `observation` is what
-    that shows. `final_observation`, reward, flags and info are those of the episode that ended, so that a truncated episode can
-    bootstrap from the state it ended in.
+    After a step that ends an episode the state is the start of a new one, in a world drawn from the arena's key, and
+    `observation` is what that shows. `final_observation`, reward, flags and info are those of the episode that ended, so
+    that a truncated episode can bootstrap from the state it ended in.
 
     Attributes:
         env: the environment.

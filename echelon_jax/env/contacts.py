@@ -1,8 +1,8 @@
-"""Contacts: which other mechs a viewer sees, which five of them it is shown, and what it is told (environment spec 2.4 to 2.6)."""
+"""Contacts: which mechs a viewer sees, which five it is shown, and what it is told (environment spec 2.4 to 2.6)."""
 
 from __future__ import annotations
 
-from functools import lru_cache
+from functools import cache
 
 import jax.numpy as jnp
 import numpy as np
@@ -26,7 +26,7 @@ _SIZE_RANK = {HEAVY: 3.0, MEDIUM: 2.0, LIGHT: 1.0, SCOUT: 1.0}
 _CLOSE, _SLOW = 0.1, 0.5  # lengths and speeds below which a direction is not taken
 
 
-@lru_cache(maxsize=None)
+@cache
 def pack_ids(config: EnvConfig) -> np.ndarray:
     """[mechs] number of each mech's pack, red's packs after blue's."""
     who = roster(config.num_packs)
@@ -59,7 +59,7 @@ def visible_without_sight(
     quality: SensorQuality,
     smoke: Bool[Array, "arenas mechs mechs"],
 ) -> Bool[Array, "arenas mechs mechs"]:
-    """[viewer, other]: visible by paint, radar, heat or emissions (partial mode, conditions 1 to 4); no terrain ray needed."""
+    """[viewer, other]: visible by paint, radar, heat or emissions (conditions 1 to 4); no terrain ray is needed."""
     mechs = state.sim.mechs
     team = roster(config.num_packs).team
     enemy = jnp.asarray(team[:, None] != team[None, :])
@@ -80,8 +80,8 @@ def choose_contacts(
 ) -> Int32[Array, "arenas mechs 5"]:
     """Mech index in each viewer's contact slots, -1 empty (spec 2.5, in the fixed-shape form of section 10).
 
-    Friends and hostiles are ranked apart by (sort key, distance, roster index): a mech's rank is the number of visible mechs of its
-    team that come before it.
+    Friends and hostiles are ranked apart by (sort key, distance, roster index): a mech's rank is the number of visible
+    mechs of its team that come before it.
     """
     n, half = config.num_mechs, config.team_size
     mechs = state.sim.mechs

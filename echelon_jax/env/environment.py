@@ -1,4 +1,4 @@
-"""The environment: worlds in, observations, rewards and flags out, for a batch of arenas or for one (environment spec 3.1 and 5.2).
+"""The environment: worlds in, observations, rewards and flags out, for many arenas or one (environment spec 3.1, 5.2).
 
 Every function is pure and may be jitted with the environment as a constant. A step never resets; `AutoReset` does.
 """
@@ -172,11 +172,13 @@ class Echelon:
         for name, size in expected.items():
             found = getattr(bank, name).shape[1]
             if found != size:
-                raise ValueError(f"bank must be made for this configuration: {name} must have {size} entries a world, got {found}")
+                raise ValueError(
+                    f"bank must be made for this configuration: {name} must have {size} entries a world, got {found}"
+                )
         if bank.observation.shape[1:] != (c.num_mechs, c.observation_size):
             raise ValueError(
-                f"bank must be made for this configuration: observation must be [{c.num_mechs}, {c.observation_size}] a world,"
-                f" got {bank.observation.shape[1:]}"
+                "bank must be made for this configuration: observation must be "
+                f"[{c.num_mechs}, {c.observation_size}] a world, got {bank.observation.shape[1:]}"
             )
         return EnvParams(
             rules=sim_rules(c) if rules is None else rules,
@@ -185,7 +187,7 @@ class Echelon:
         )
 
     def make_bank(self, worlds: WorldArrays, rules: SimRules | None = None) -> Bank:
-        """Upload worlds, with what a reset to each of them shows; observed in chunks, so that one compile serves any number."""
+        """Upload worlds, with what a reset to each shows; observed in chunks, so that one compile serves any number."""
         c = self.config
         rules = sim_rules(c) if rules is None else rules
         count = len(worlds.seed)
@@ -199,14 +201,16 @@ class Echelon:
         return Bank(**fields, observation=observation, contact_slots=contact_slots)
 
     def replace_worlds(self, bank: Bank, start: int, worlds: WorldArrays, rules: SimRules | None = None) -> Bank:
-        """The bank with rows `start`, `start` + 1, ... replaced by new worlds; the old bank's memory is reused (donated).
+        """The bank with rows from `start` on replaced by new worlds; the old bank's memory is reused (donated).
 
         Raises:
             ValueError: if the rows do not lie within the bank.
         """
         count, size = len(worlds.seed), bank.seed.shape[0]
         if not 0 <= start <= size - count:
-            raise ValueError(f"start must be from 0 to {size - count} for {count} worlds in a bank of {size}, got {start}")
+            raise ValueError(
+                f"start must be from 0 to {size - count} for {count} worlds in a bank of {size}, got {start}"
+            )
         return _replace_rows(bank, self.make_bank(worlds, rules), jnp.int32(start))
 
     # A batch of arenas.
@@ -249,7 +253,7 @@ class Echelon:
         state: EnvState,
         actions: Float32[Array, "arenas mechs actions"],
     ) -> tuple[EnvState, Step]:
-        """One decision step of every arena with noise from its key. A finished arena stays as it is and rewards nothing."""
+        """One decision step of every arena, noise from its key. A finished arena stays as it is and rewards nothing."""
         return self.step_batch_with_noise(params, state, actions, sample_noise(self.config, keys))
 
     def step_batch_with_noise(
@@ -269,7 +273,7 @@ class Echelon:
         was_alive = state.sim.mechs.alive
         distance_before = zone_distance(state.place, state.sim.mechs.position)
 
-        # Simulation. In a finished arena everything is dead to it, so that its grid is not edited, and the rest is put back.
+        # Simulation. In a finished arena everything is dead to it, so that its grid is not edited; the rest is put back.
         before = state.sim.replace(
             mechs=decision.mechs.replace(alive=was_alive & ~over[:, None]),
             projectiles=state.sim.projectiles.replace(alive=state.sim.projectiles.alive & ~over[:, None]),
@@ -354,7 +358,9 @@ class Echelon:
 
     # One arena: a batch of one without its leading axis.
 
-    def reset(self, params: EnvParams, key: Key[Array, ""], world_index: Int32[Array, ""] | int | None = None) -> tuple[EnvState, Step]:
+    def reset(
+        self, params: EnvParams, key: Key[Array, ""], world_index: Int32[Array, ""] | int | None = None
+    ) -> tuple[EnvState, Step]:
         """Begin an episode in one arena, in a world drawn from the key or in the given row of the bank."""
         worlds = None if world_index is None else jnp.asarray([world_index], jnp.int32)
         return _alone(self.reset_batch(params, key[None], worlds))

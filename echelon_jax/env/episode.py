@@ -18,8 +18,8 @@ RUNNING, ZONE_CONTROL, ELIMINATION, TIME_UP = range(len(REASONS))
 BLUE_WINS, RED_WINS, DRAW = range(len(WINNERS))
 CONTESTED_FLOOR = 0.25
 TIE_MARGIN = 1e-3
-# Scores are kept to about 1e-7 zone seconds. The original's repeated float64 addition lands on either side of the target by 1e-13;
-# this much is forgiven so that a target reached by whole ticks is reached in the same step.
+# Scores are kept to about 1e-7 zone seconds. The original's repeated float64 addition lands on either side of the target
+# by 1e-13; this much is forgiven so that a target reached by whole ticks is reached in the same step.
 SCORE_SLACK = 1e-6
 
 
@@ -73,7 +73,10 @@ def zone_tick(rules: SimRules, mechs: Mechs, place: Place) -> Zone:
 
 
 def add_score(
-    config: EnvConfig, score: Float32[Array, "arenas 2"], carry: Float32[Array, "arenas 2"], tick: Float32[Array, "arenas 2"]
+    config: EnvConfig,
+    score: Float32[Array, "arenas 2"],
+    carry: Float32[Array, "arenas 2"],
+    tick: Float32[Array, "arenas 2"],
 ) -> tuple[Float32[Array, "arenas 2"], Float32[Array, "arenas 2"]]:
     """Scores after this step as a compensated sum: score + carry is the exact score to about 1e-7 zone seconds."""
     seconds = np.float32(config.decision_seconds)
@@ -95,7 +98,7 @@ def judge(
     carry: Float32[Array, "arenas 2"],
     step_count: Int32[Array, " arenas"],
 ) -> Verdict:
-    """Whether the episode ends now: zone win, then elimination, then time (spec 4.2); a score tie at the target is red's."""
+    """Whether the episode ends: zone win, then elimination, then time (spec 4.2); a score tie at the target is red's."""
     half = config.team_size
     target = config.score_to_win
     ahead = (score[:, 0] - score[:, 1]) + (carry[:, 0] - carry[:, 1])

@@ -1,7 +1,7 @@
-"""What every number of an observation and an action means: the only place that names slices (environment spec 1.1 and 2).
+"""What every number of an observation and an action means: the only place that names slices (environment spec 1.1, 2).
 
-The code that builds observations lays out its parts in the order of these tables, and the documentation, the normaliser and the tests
-read the same tables, so an entry is described once.
+The code that builds observations lays out its parts in the order of these tables, and the documentation, the normaliser
+and the tests read the same tables, so an entry is described once.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 import dataclasses
 import math
 from collections.abc import Iterator
-from functools import lru_cache
+from functools import cache
 
 import numpy as np
 
@@ -170,7 +170,7 @@ def _prefixed(block: str, parts: tuple[_Part, ...]) -> list[_Part]:
     return [(f"{block}/{name}", *rest) for name, *rest in parts]  # type: ignore[misc]
 
 
-@lru_cache(maxsize=None)
+@cache
 def observation_layout(config: EnvConfig) -> Layout:
     """The observation of one mech, all entries in order.
 
@@ -187,7 +187,9 @@ def observation_layout(config: EnvConfig) -> Layout:
             parts.append((f"message/{row}", config.comm_dim, meaning, "", -1.0, 1.0, "continuous"))
     cells = LOCAL_MAP_SIDE**2
     parts.append(("local_map", cells, "walls around, rows forward, columns to the left", "", 0.0, 1.0, "map"))
-    parts.append(("telemetry", TELEMETRY_SIDE**2, "walls of the whole map, rows along y, columns along x", "", 0.0, 1.0, "map"))
+    parts.append(
+        ("telemetry", TELEMETRY_SIDE**2, "walls of the whole map, rows along y, columns along x", "", 0.0, 1.0, "map")
+    )
     for quadrant in _SOUND:
         parts.append((f"sound/{quadrant}", 1, "loudness heard from there", "5 nepers", 0.0, _INF, "continuous"))
     parts.append(("hull", len(CLASS_NAMES), ", ".join(CLASS_NAMES), "", 0.0, 1.0, "one_hot"))
@@ -195,7 +197,7 @@ def observation_layout(config: EnvConfig) -> Layout:
     return _laid_out(parts)
 
 
-@lru_cache(maxsize=None)
+@cache
 def action_layout(config: EnvConfig) -> Layout:
     """The action of one mech, all components in order; everything lies in [-1, 1].
 
@@ -210,11 +212,43 @@ def action_layout(config: EnvConfig) -> Layout:
         ("yaw_rate", 1, "turning, positive is counter-clockwise", "top turn rate", -1.0, 1.0, "continuous"),
         ("primary", 1, "trigger above 0: painter, flamer, laser, laser by class", "", -1.0, 1.0, "flag"),
         ("vent", 1, "above 0: vent heat", "", -1.0, 1.0, "flag"),
-        ("secondary", 1, "trigger above 0: laser (light), missile (heavy); scout: ECM above 0, ECCM above 0.5", "", -1.0, 1.0, "flag"),
-        ("tertiary", 1, "trigger above 0: painter (light), autocannon and painter (medium), gauss (heavy)", "", -1.0, 1.0, "flag"),
+        (
+            "secondary",
+            1,
+            "trigger above 0: laser (light), missile (heavy); scout: ECM above 0, ECCM above 0.5",
+            "",
+            -1.0,
+            1.0,
+            "flag",
+        ),
+        (
+            "tertiary",
+            1,
+            "trigger above 0: painter (light), autocannon and painter (medium), gauss (heavy)",
+            "",
+            -1.0,
+            1.0,
+            "flag",
+        ),
         ("special", 1, "trigger above 0: smoke", "", -1.0, 1.0, "flag"),
-        ("target_preference", CONTACTS, "focus the contact slot of the largest, if above 0", "", -1.0, 1.0, "continuous"),
-        ("sort_mode", len(SORT_MODES), "order contacts by the largest: " + ", ".join(SORT_MODES), "", -1.0, 1.0, "continuous"),
+        (
+            "target_preference",
+            CONTACTS,
+            "focus the contact slot of the largest, if above 0",
+            "",
+            -1.0,
+            1.0,
+            "continuous",
+        ),
+        (
+            "sort_mode",
+            len(SORT_MODES),
+            "order contacts by the largest: " + ", ".join(SORT_MODES),
+            "",
+            -1.0,
+            1.0,
+            "continuous",
+        ),
         ("hostile_only", 1, "above 0: show hostile contacts only", "", -1.0, 1.0, "flag"),
     ]
     if config.comm_dim:

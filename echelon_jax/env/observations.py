@@ -5,7 +5,7 @@ Line of sight is the expensive part, so the pairs that need a ray are found firs
 
 from __future__ import annotations
 
-from functools import lru_cache
+from functools import cache
 from typing import NamedTuple
 
 import jax.numpy as jnp
@@ -40,9 +40,9 @@ class Observed(NamedTuple):
     bad: Bool[Array, "arenas mechs"]
 
 
-@lru_cache(maxsize=None)
+@cache
 def _pairs(n: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """First and second mech of every unordered pair, and the [n, n] number of the pair (any number on the diagonal)."""
+    """First and second mech of every unordered pair, and the [n, n] number of the pair (0 on the diagonal)."""
     first, second = np.triu_indices(n, 1)
     number = np.zeros((n, n), np.int32)
     number[first, second] = number[second, first] = np.arange(len(first))
@@ -73,8 +73,8 @@ def terrain_between(
     """Whether terrain leaves the view clear, one ray for both viewers; false for pairs that nobody needs.
 
     Args:
-        asks: [viewer, other] wants to know. The ray runs from the earlier mech of the roster if that one asks, else from the later
-            (spec 2.3; it matters for degenerate end points only).
+        asks: [viewer, other] wants to know. The ray runs from the earlier mech of the roster if that one asks, else from
+            the later (spec 2.3; it matters for degenerate end points only).
         also: symmetric; pairs needed in any case.
     """
     upper = jnp.triu(jnp.ones(asks.shape[1:], bool), 1)
@@ -126,8 +126,8 @@ def local_map(
 ) -> Float32[Array, "arenas mechs cells"]:
     """Walls in an 11 x 11 window that turns with the mech, 1 outside the map (spec 2.8).
 
-    Coordinates are truncated toward zero, so what lies less than one voxel below 0 reads row or column 0. The whole part of the position is
-    split off first, which keeps float32 close to the original's float64.
+    Coordinates are truncated toward zero, so what lies less than one voxel below 0 reads row or column 0. The whole part
+    of the position is split off first, which keeps float32 close to the original's float64.
     """
     reach = LOCAL_MAP_SIDE // 2
     forward = jnp.repeat(jnp.arange(-reach, reach + 1, dtype=jnp.float32), LOCAL_MAP_SIDE)
@@ -245,19 +245,29 @@ def observe(config: EnvConfig, rules: SimRules, state: EnvState) -> Observed:
     targeted = (threat & clear).any(-1)
 
     slots = contacts.choose_contacts(config, rules, state, visible, distance)
-    blocks = [
+    telemetry = state.place.telemetry.astype(jnp.float32)
+    hull = jnp.eye(4, dtype=jnp.float32)[who.mech_class]
+    # Only these three can hold a number that is not finite (a broken velocity, say); the rest are bits and messages.
+    live = [
         contacts.contact_rows(config, rules, state, slots),
-        messages(config, state),
-        local_map(config, state, cosine, sine),
-        jnp.broadcast_to(state.place.telemetry[:, None].astype(jnp.float32), (arenas, n, state.place.telemetry.shape[1])),
         sound(state, heard, clear, cosine, sine),
-        jnp.broadcast_to(jnp.eye(4, dtype=jnp.float32)[who.mech_class], (arenas, n, 4)),
         scalars(config, rules, state, quality, targeted, cosine, sine),
     ]
-    observation = jnp.concatenate(blocks, -1)
-    finite = jnp.isfinite(observation)
+    finite = [jnp.isfinite(block) for block in live]
+    bad = ~(finite[0].all(-1) & finite[1].all(-1) & finite[2].all(-1))
+    rows, loudness, own = (jnp.where(good, block, 0.0) for good, block in zip(finite, live, strict=True))
+    blocks = [
+        rows,
+        messages(config, state),
+        local_map(config, state, cosine, sine),
+        jnp.broadcast_to(telemetry[:, None], (arenas, n, telemetry.shape[1])),
+        loudness,
+        jnp.broadcast_to(hull, (arenas, n, 4)),
+        own,
+    ]
+    alive = mechs.alive[..., None]
     return Observed(
-        jnp.where(mechs.alive[..., None] & finite, observation, 0.0),
-        jnp.where(mechs.alive[..., None], slots, -1),
-        mechs.alive & ~finite.all(-1),
+        jnp.concatenate([jnp.where(alive, block, 0.0) for block in blocks], -1),
+        jnp.where(alive, slots, -1),
+        mechs.alive & bad,
     )

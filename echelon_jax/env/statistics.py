@@ -23,7 +23,7 @@ def step_statistics(
 
     Args:
         tally: event counts of the step, by the mech that caused them.
-        before: the state at the previous decision boundary; a fall, a lost leg or a shutdown counts when it was not there then.
+        before: the state at the previous decision boundary; a fall, a lost leg or a shutdown counts if it is new since.
     """
     per_mech = {
         "kills": tally.kills,

@@ -1,4 +1,4 @@
-"""Electronic warfare: how well a mech's sensors work under jamming and support (simulation spec 5.12, environment spec 2.2)."""
+"""Electronic warfare: sensors under jamming and support (simulation spec 5.12, environment spec 2.2)."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from echelon_jax.sim.state import Mechs
 
 
 class SensorQuality(NamedTuple):
-    """Sensor quality 0.25 to 1.5 (1 in a quiet field), strongest jamming and strongest support in [0, 1] at each mech."""
+    """Sensor quality 0.25 to 1.5 (1 in a quiet field), strongest jamming and support in [0, 1], at each mech."""
 
     q: Float32[Array, "arenas mechs"]
     jam: Float32[Array, "arenas mechs"]
@@ -42,8 +42,8 @@ def sensor_quality(
 ) -> SensorQuality:
     """q = clip(1 - 0.85 jam + 0.65 eccm, 0.25, 1.5); a dead or shutdown viewer has q = 0.25 and neither jam nor eccm.
 
-    jam is the largest 1 - D/50 over enemies with ECM on, eccm that over other team mates with ECCM on; sources are alive and not
-    shutdown. `distance` may be handed in where it is known.
+    jam is the largest 1 - D/50 over enemies with ECM on, eccm that over other team mates with ECCM on; sources are alive and
+    not shutdown. `distance` may be handed in where it is known.
     """
     team = roster(config.num_packs).team
     enemy = jnp.asarray(team[:, None] != team[None, :])

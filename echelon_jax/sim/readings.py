@@ -1,7 +1,7 @@
 """Substep counters read in seconds, as the original's float64 timers stand (simulation spec 1.2).
 
-A timer set to `duration` reads zero after n decrements of dt. With c decrements to go it stands at duration - dt * (n - c), which is
-dt * c - slack with slack = dt * n - duration, whatever n a changed rule table uses.
+A timer set to `duration` reads zero after n decrements of dt. With c decrements to go it stands at duration - dt * (n - c),
+which is dt * c - slack with slack = dt * n - duration, whatever n a changed rule table uses.
 """
 
 from __future__ import annotations
