@@ -127,7 +127,7 @@ class FakeEnv:
 
 @dataclasses.dataclass(frozen=True)
 class CountingAgent:
-    """Stands still and counts the decisions of each arena's episode in its memory."""
+    """Acts by its place in the roster and counts the decisions of each arena's episode in its memory."""
 
     config: EnvConfig = CONFIG
 
@@ -135,8 +135,8 @@ class CountingAgent:
         return jnp.zeros(state.step_count.shape, jnp.int32)
 
     def act(self, params, agent_params, agent_state, state, keys):
-        actions = jnp.zeros((keys.shape[0], self.config.num_mechs, self.config.action_size))
-        return agent_state + 1, actions
+        shape = (keys.shape[0], self.config.num_mechs, self.config.action_size)
+        return agent_state + 1, jnp.broadcast_to(0.01 * jnp.arange(shape[1], dtype=jnp.float32)[:, None], shape)
 
     def reset_where(self, agent_state, fresh_state, mask):
         return jnp.where(mask, 0, agent_state)

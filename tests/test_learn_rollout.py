@@ -60,6 +60,14 @@ def played():
     return params, moments, actors, run(actors, jax.random.key(3))
 
 
+def everybody(sample):
+    """The actions of all mechs in one decision: roster places times 0.01 for the opponent, tanh of the sample for the learner."""
+    actions = np.broadcast_to(0.01 * np.arange(2 * TEAM)[:, None], (ARENAS, 2 * TEAM, CONFIG.action_size)).copy()
+    for a in range(ARENAS):
+        actions[a, (a % 2) * TEAM : (a % 2 + 1) * TEAM] = np.tanh(sample[a])
+    return jnp.asarray(actions, jnp.float32)
+
+
 def test_every_kind_of_end_occurs_in_the_rollout(played):
     rollout = played[3][1]
     assert rollout.truncated.any() and rollout.terminated.any() and not rollout.alive.all()
@@ -98,12 +106,13 @@ def test_replaying_the_environment_gives_the_same_rewards_and_observations(playe
         assert np.array_equal(seen.shared, rollout.observation.shared[t])
         if previous is not None:
             assert np.array_equal(rollout.reset[t], learner_rows(previous.terminated | previous.truncated))
-        actions = all_rows(jnp.tanh(rollout.sample[t]), jnp.zeros((ARENAS, TEAM, CONFIG.action_size)))
+        actions = everybody(rollout.sample[t])
         env_key = jax.random.split(keys[t], 3)[2]
         state, previous = step(PARAMS, jax.random.split(env_key, ARENAS), state, actions)
         observation = previous.observation
         assert np.allclose(learner_rows(previous.reward), rollout.reward[t], atol=1e-6)
     assert np.array_equal(state.step_count, after.env_state.step_count)
+    assert np.allclose(state.score, after.env_state.score, atol=1e-5)  # of both sides
 
 
 def test_final_values_are_of_the_last_state_under_the_memory_after_the_step(played):
@@ -114,7 +123,7 @@ def test_final_values_are_of_the_last_state_under_the_memory_after_the_step(play
     for t in range(STEPS):
         now = jax.tree.map(lambda x, t=t: x[t], rollout.observation)
         carry = apply(params, carry, now, rollout.reset[t])[0]
-        actions = all_rows(jnp.tanh(rollout.sample[t]), jnp.zeros((ARENAS, TEAM, CONFIG.action_size)))
+        actions = everybody(rollout.sample[t])
         env_key = jax.random.split(keys[t], 3)[2]
         state, result = step(PARAMS, jax.random.split(env_key, ARENAS), state, actions)
         cut = np.asarray(rollout.truncated[t] & rollout.alive[t])

@@ -274,7 +274,7 @@ def test_bank_swaps_are_counted_by_update():
 def metrics_of(**rollout):
     sums = no_sums().replace(**{k: jnp.asarray(v, jnp.float32) for k, v in rollout.items()})
     zero = jnp.zeros((1, 1))
-    update = UpdateMetrics(**{name: zero for name in UpdateMetrics.__dataclass_fields__})
+    update = UpdateMetrics(**dict.fromkeys(UpdateMetrics.__dataclass_fields__, zero))
     one = Metrics(sums, update, *(jnp.float32(0),) * 3)
     return jax.tree.map(lambda x: x[None], one)
 

@@ -26,7 +26,7 @@ from echelon_jax.config import EnvConfig
 from echelon_jax.env.layout import observation_layout
 from echelon_jax.learn.config import TrainConfig
 from echelon_jax.learn.networks import OriginalNetwork, Params
-from echelon_jax.learn.normalize import Moments
+from echelon_jax.learn.normalize import Moments, empty_moments
 from echelon_jax.learn.trainer import TrainState, make_network
 
 FORMAT = 1
@@ -199,10 +199,9 @@ def load_policy(path: str | Path) -> Policy:
     """
     manifest = read_manifest(path)
     network = make_network(manifest.config, manifest.env_config)
-    row = jax.ShapeDtypeStruct((network.features.own_size,), jnp.float32)
     template = {
         "params": jax.eval_shape(network.init, jax.random.key(0)),
-        "observation_moments": Moments(row, row, jax.ShapeDtypeStruct((), jnp.float32)),
+        "observation_moments": jax.eval_shape(lambda: empty_moments(network.features.own_size)),
     }
     _verify(manifest)
     loaded = _from_flat(manifest.path, "policy", template)

@@ -145,21 +145,23 @@ class OriginalNetwork:
         self, params: Params, carry: Carry, observation: Observation, reset: Bool[Array, "arenas mechs"]
     ) -> tuple[Carry, SquashedGaussian, Float32[Array, "arenas mechs"]]:
         """Run one decision; `reset` is the previous done: an episode boundary lies before this observation."""
-        return self.module.apply({"params": params}, carry, observation, reset, method="everything")
+        return self._call("everything", params, carry, observation, reset)
+
+    def _call(self, method: str, params: Params, *inputs: Any) -> Any:
+        return self.module.apply({"params": params}, *inputs, method=method)
 
     def unroll(
         self, params: Params, carry: Carry, observation: Observation, reset: Bool[Array, "time arenas mechs"]
     ) -> tuple[SquashedGaussian, Float32[Array, "time arenas mechs"]]:
         """Run a stored sequence from its first memory: what `apply` gives step by step, with only the LSTM in a scan."""
-        module, variables = self.module, {"params": params}
-        x = module.apply(variables, observation, method="encode")
+        x = self._call("encode", params, observation)
 
         def step(carry: Carry, now: tuple[Array, Array]) -> tuple[Carry, Array]:
-            carry = module.apply(variables, carry, *now, method="cell")
+            carry = self._call("cell", params, carry, *now)
             return carry, carry.h
 
         _, y = jax.lax.scan(step, carry, (x, reset))
-        return module.apply(variables, y, method="heads")
+        return self._call("heads", params, y)
 
     def project(self, params: Params) -> Params:
         """Return parameters with log-std back in its range: beyond the clamp it would be stuck without a gradient."""

@@ -183,8 +183,10 @@ def update(
     def step(state: tuple[Params, Any], x: tuple[Array, Array]) -> tuple[tuple[Params, Any], UpdateMetrics]:
         part, step_key = x
         some = jax.tree.map(lambda leaf: jnp.take(leaf, part, axis=0), carry)
-        *state, metrics = gradient_step(network, config, optimizer, *state, some, take_arenas(batch, part), step_key)
-        return tuple(state), metrics
+        params, optimizer_state, metrics = gradient_step(
+            network, config, optimizer, *state, some, take_arenas(batch, part), step_key
+        )
+        return (params, optimizer_state), metrics
 
     keys = jax.random.split(noise_key, parts.shape[0])
     (params, optimizer_state), metrics = jax.lax.scan(step, (params, optimizer_state), (parts, keys))

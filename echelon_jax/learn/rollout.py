@@ -93,7 +93,7 @@ def read(
 ) -> Observation:
     """Return an observation cut in two and normalised, as the network reads it."""
     cut = features.split(observation)
-    return cut.replace(own=normalize(moments, cut.own, jnp.asarray(features.own_continuous), clip))
+    return Observation(normalize(moments, cut.own, jnp.asarray(features.own_continuous), clip), cut.shared)
 
 
 def _add(sums: RolloutSums, step: Step, alive: Bool[Array, "arenas team"], actors_return: Array) -> RolloutSums:
