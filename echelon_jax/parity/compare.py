@@ -70,8 +70,7 @@ class Agreement:
 
 def _every(values: np.ndarray, axes: int) -> np.ndarray:
     """Whether all values beyond the first `axes` axes are true."""
-    result: np.ndarray = values.reshape(*values.shape[:axes], -1).all(-1)
-    return result
+    return np.asarray(values.reshape(*values.shape[:axes], -1).all(-1))
 
 
 def same(actual: Any, recorded: np.ndarray, axes: int) -> Agreement:

@@ -30,7 +30,8 @@ from echelon_jax.reference.noise import MissingDraw
 from echelon_jax.sim.noise import Noise
 from echelon_jax.sim.rules import sim_rules
 
-WIDTH = 64  # arenas of the compiled step, and number of nudges
+WIDTH = 64  # arenas of the compiled step
+NUDGES = 64
 NUDGE = 1e-5
 BY_NUDGE, BY_REFERENCE, UNEXPLAINED = "nudge", "reference", "unexplained"
 Stepper = Callable[[EnvState, jax.Array, Noise], tuple[EnvState, Step]]
@@ -115,18 +116,19 @@ def replay_rows(step: Stepper, episode: Episode, ts: Sequence[int], width: int) 
     return compare(episode, ts, state, made)
 
 
-def nudged(state: EnvState, nudges: int) -> EnvState:
-    """The same row in every arena, each nudged in its own fixed way; arena 0 least.
+def nudged(state: EnvState, first: int = 0) -> EnvState:
+    """The same row in every arena, each nudged in its own fixed way, by at most `NUDGE`: nudges `first`, `first` + 1, ...
 
     Heights are only raised: a mech that stands on the ground must not sink into it. Some nudges are sparse or spare a
     kind of number, because a mech may also stand exactly at a wall.
     """
     mechs, shots = state.sim.mechs, state.sim.projectiles
-    makers = [np.random.default_rng(i) for i in range(nudges)]
+    nudges = range(first, first + mechs.alive.shape[0])
+    makers = {i: np.random.default_rng(i) for i in nudges}
 
     def change(values: jax.Array, spared: int, up: bool = False) -> jax.Array:
         rows = []
-        for i, rng in enumerate(makers):
+        for i, rng in makers.items():
             draw = rng.uniform(0.0 if up else -1.0, 1.0, values.shape[1:])
             on = rng.random(values.shape[1:]) < (1.0, 0.5, 0.2)[i // 4 % 3]
             rows.append(draw * on * NUDGE * (0.1 if i % 2 else 1.0) * (i % 4 != spared))
@@ -154,9 +156,9 @@ def nudged(state: EnvState, nudges: int) -> EnvState:
 
 def agrees_nudged(step: Stepper, episode: Episode, t: int, width: int) -> bool:
     """Whether one of the nudged runs of row `t` reproduces the recorded row in every field."""
-    for _ in range(0, WIDTH, width):
-        ts = [t] * width
-        start = nudged(env_states(episode, ts), width)
+    ts = [t] * width
+    for first in range(0, NUDGES, width):
+        start = nudged(env_states(episode, ts), first)
         state, made = jax.device_get(step(start, actions_at(episode, ts), noise_for(episode, ts)))
         fields = compare(episode, ts, state, made).values()
         every = np.all([f.close.reshape(width, -1).all(-1) for f in fields], 0)

@@ -1,0 +1,112 @@
+"""`echelon parity`: compare this library with recordings of the original, field by field."""
+
+from __future__ import annotations
+
+import dataclasses
+import fnmatch
+import json
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from rich.console import Console
+
+from echelon_jax.cli.common import set_up_jax
+from echelon_jax.cli.errors import UsageError
+
+if TYPE_CHECKING:
+    from echelon_jax.parity.report import Report
+
+SECTIONS = ("episodes", "queries", "worlds")
+MAX_WIDTH = 4096
+
+
+@dataclasses.dataclass(frozen=True)
+class ParityCommand:
+    """Compare with recordings of the original game; exit status 1 when anything is unexplained."""
+
+    golden: Path
+    """Folder of the recordings, with `episodes`, `queries` and `worlds` in it."""
+    files: tuple[str, ...] = ()
+    """Episodes to compare, by name or shell pattern; all when none is given."""
+    sections: tuple[str, ...] = SECTIONS
+    """What to compare: any of `episodes`, `queries`, `worlds`."""
+    json: bool = False
+    """Print JSON instead of tables."""
+    width: int = 64
+    """Arenas stepped at once."""
+    threads: int = 1
+    """XLA's CPU threads; 0 leaves the choice to XLA."""
+
+    def run(self) -> int:
+        """Compare and print; returns 0 when all agrees or is explained, 1 when not.
+
+        Raises:
+            UsageError: a flag out of range, or recordings that are not there.
+        """
+        chosen = self.select()
+        set_up_jax(self.threads)
+        errors = Console(stderr=True)
+        report = compare_all(chosen, self.width, lambda line: errors.print(line, style="dim", markup=False))
+        report.whole_set = not self.files
+        if self.json:
+            json.dump(report.as_dict(), sys.stdout, indent=2)
+            sys.stdout.write("\n")
+        else:
+            report.show(Console())
+        return 1 if report.failures() else 0
+
+    def select(self) -> dict[str, list[Path]]:
+        """The files of each section that was asked for.
+
+        Raises:
+            UsageError: naming the flag that cannot be satisfied.
+        """
+        if not self.golden.is_dir():
+            raise UsageError(f"golden must be a folder of recordings, got {str(self.golden)!r}")
+        if not 1 <= self.width <= MAX_WIDTH:
+            raise UsageError(f"width must be a whole number from 1 to {MAX_WIDTH}, got {self.width}")
+        unknown = [name for name in self.sections if name not in SECTIONS]
+        if unknown or not self.sections:
+            raise UsageError(f"sections must be any of {', '.join(SECTIONS)}, got {', '.join(unknown) or 'none'}")
+        if self.files and "episodes" not in self.sections:
+            raise UsageError("files choose among the episodes, which sections leave out")
+        chosen = {name: sorted((self.golden / name).glob("*.npz")) for name in SECTIONS if name in self.sections}
+        for pattern in self.files:
+            if not any(fnmatch.fnmatch(path.stem, pattern) for path in chosen["episodes"]):
+                raise UsageError(f"files must name recorded episodes, none matches {pattern!r}")
+        if self.files:
+            chosen["episodes"] = [
+                path for path in chosen["episodes"] if any(fnmatch.fnmatch(path.stem, p) for p in self.files)
+            ]
+        for name, paths in chosen.items():
+            if not paths:
+                raise UsageError(f"golden must hold .npz files in {name}, found none in {str(self.golden)!r}")
+        return chosen
+
+
+def compare_all(chosen: dict[str, list[Path]], width: int, progress: Callable[[str], None]) -> Report:
+    """Compare the chosen files of each section; `progress` is told a line about each."""
+    from echelon_jax.parity.queries import QueryCount, check_rays, check_worlds
+    from echelon_jax.parity.report import Report
+    from echelon_jax.parity.teacher_forced import check_files
+
+    begun = time.monotonic()
+    report = Report()
+    if "worlds" in chosen:
+        report.worlds = QueryCount()
+        for path in chosen["worlds"]:
+            report.worlds.merge(check_worlds(path))
+            progress(f"{path.stem}: compared")
+    if "queries" in chosen:
+        report.rays = {}
+        for path in chosen["queries"]:
+            for name, count in check_rays(path).items():
+                report.rays.setdefault(name, QueryCount()).merge(count)
+            progress(f"{path.stem}: compared")
+    if "episodes" in chosen:
+        report.episodes = check_files(chosen["episodes"], width, progress)
+    report.seconds = time.monotonic() - begun
+    return report

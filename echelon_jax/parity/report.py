@@ -1,0 +1,131 @@
+"""The report of a parity run: one set of keys, as plain data for JSON and as tables for a terminal."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+from rich.console import Console
+from rich.table import Table
+
+from echelon_jax.parity.queries import REQUIRED_SHARE, QueryCount
+from echelon_jax.parity.teacher_forced import BY_NUDGE, BY_REFERENCE, UNEXPLAINED, Difference, Result
+
+REQUIRED_AGREEMENT = 0.999  # of the rows of living mechs, before any explanation
+COLUMNS = ("rows", "exact", "within_tolerance", "explained", "unexplained")
+
+
+@dataclasses.dataclass
+class Report:
+    """All sections of a run; a section that was not asked for, or whose data is absent, is None.
+
+    Attributes:
+        episodes: teacher-forced steps.
+        rays: line-of-sight queries by kind, summed over files.
+        worlds: generated worlds.
+        seconds: wall time.
+        whole_set: the share of agreeing rows is a property of all recordings together; a few chosen files may fall short.
+    """
+
+    episodes: Result | None = None
+    rays: dict[str, QueryCount] | None = None
+    worlds: QueryCount | None = None
+    seconds: float = 0.0
+    whole_set: bool = True
+
+    def failures(self) -> list[str]:
+        """What falls short, one sentence each; empty when everything holds."""
+        found = []
+        if self.episodes is not None:
+            if self.episodes.unexplained:
+                found.append(
+                    f"{self.episodes.unexplained} of {self.episodes.steps} steps differ without an explanation"
+                )
+            if self.whole_set and self.episodes.agreeing < REQUIRED_AGREEMENT * self.episodes.mech_rows:
+                share = self.episodes.agreeing / self.episodes.mech_rows
+                found.append(f"only {share:.3%} of the rows of living mechs agree in every field")
+        for name, count in (self.rays or {}).items():
+            # Ties decide lattice rays, and float32 decides some of them otherwise: reported, not required.
+            if name != "lattice_rays" and count.share < REQUIRED_SHARE:
+                found.append(f"only {count.share:.3%} of the {name} agree")
+        if self.worlds is not None and self.worlds.exact < self.worlds.rows:
+            found.append(f"{self.worlds.rows - self.worlds.exact} of {self.worlds.rows} worlds differ")
+        return found
+
+    def as_dict(self) -> dict[str, Any]:
+        """Plain data with the keys of the tables."""
+        return {
+            "ok": not self.failures(),
+            "failures": self.failures(),
+            "seconds": round(self.seconds, 1),
+            "episodes": None if self.episodes is None else _episodes(self.episodes),
+            "rays": None if self.rays is None else {name: _count(count) for name, count in self.rays.items()},
+            "worlds": None if self.worlds is None else _count(self.worlds),
+        }
+
+    def show(self, console: Console) -> None:
+        """Print the tables and the verdict."""
+        data = self.as_dict()
+        if self.episodes is not None:
+            _show_episodes(console, data["episodes"])
+        counts = {**(data["rays"] or {}), **({} if data["worlds"] is None else {"worlds": data["worlds"]})}
+        if counts:
+            table = Table("queries", "rows", "exact", "share", title="Recorded queries")
+            for name, count in counts.items():
+                table.add_row(name, str(count["rows"]), str(count["exact"]), f"{count['share']:.4%}")
+            console.print(table)
+        for failure in data["failures"]:
+            console.print(f"[red]{failure}[/red]")
+        if data["ok"]:
+            console.print("[green]Everything that was compared agrees or is explained.[/green]")
+
+
+def _count(count: QueryCount) -> dict[str, Any]:
+    return {"rows": count.rows, "exact": count.exact, "share": count.share}
+
+
+def _difference(difference: Difference) -> dict[str, Any]:
+    return {
+        "episode": difference.episode,
+        "row": difference.row,
+        "fields": list(difference.fields),
+        "mechs": list(difference.mechs),
+        "explanation": difference.explanation,
+    }
+
+
+def _episodes(result: Result) -> dict[str, Any]:
+    by = {why: sum(d.explanation == why for d in result.differences) for why in (BY_NUDGE, BY_REFERENCE, UNEXPLAINED)}
+    return {
+        "steps": result.steps,
+        "mech_rows": result.mech_rows,
+        "mech_rows_agreeing": result.agreeing,
+        "mech_rows_agreeing_share": result.agreeing / result.mech_rows if result.mech_rows else 1.0,
+        "steps_explained_by_nudge": by[BY_NUDGE],
+        "steps_explained_by_reference": by[BY_REFERENCE],
+        "steps_unexplained": by[UNEXPLAINED],
+        "fields": {name: dataclasses.asdict(count) for name, count in result.fields.items()},
+        "events": dict(sorted(result.events.items())),
+        "differences": [_difference(d) for d in result.differences],
+    }
+
+
+def _show_episodes(console: Console, data: dict[str, Any]) -> None:
+    table = Table("field", title="Teacher-forced steps")
+    for heading in (*COLUMNS, "largest"):
+        table.add_column(heading.replace("_", " "), justify="right")
+    table.columns[0].no_wrap = True
+    for name, count in data["fields"].items():
+        style = "red" if count["unexplained"] else None
+        table.add_row(name, *(str(count[key]) for key in COLUMNS), f"{count['largest']:.0e}", style=style)
+    console.print(table)
+    for d in data["differences"]:
+        console.print(
+            f"{d['episode']} row {d['row']} ({d['explanation']}): mechs {d['mechs']}, {', '.join(d['fields'])}"
+        )
+    console.print(
+        f"{data['steps']} steps; {data['mech_rows_agreeing']} of {data['mech_rows']} rows of living mechs"
+        f" ({data['mech_rows_agreeing_share']:.3%}) agree in every field; steps explained by a nudge"
+        f" {data['steps_explained_by_nudge']}, by the reference {data['steps_explained_by_reference']},"
+        f" unexplained {data['steps_unexplained']}"
+    )
