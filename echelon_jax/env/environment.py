@@ -17,7 +17,7 @@ from jaxtyping import Array, Bool, Float32, Int32, Key
 from echelon_jax.config import EnvConfig
 from echelon_jax.env.actions import broadcast, decide, sanitise
 from echelon_jax.env.episode import add_score, flags, judge, team_hp, zone_distance, zone_tick
-from echelon_jax.env.layout import Layout, action_layout, observation_layout
+from echelon_jax.env.layout import CONTACTS, Layout, action_layout, observation_layout
 from echelon_jax.env.observations import observe
 from echelon_jax.env.rewards import original_rewards, rewards
 from echelon_jax.env.state import (
@@ -111,11 +111,17 @@ def keep(mask: Bool[Array, " arenas"], old: Tree, new: Tree) -> Tree:
 
 
 @partial(jax.jit, static_argnums=0)
-def _first_sight(config: EnvConfig, rules: SimRules, worlds: WorldArrays) -> tuple[Array, Array]:
+def _first_sight(
+    config: EnvConfig,
+    rules: SimRules,
+    maps: Maps,
+    zone: Float32[Array, "worlds 3"],
+    position: Float32[Array, "worlds mechs 3"],
+    yaw: Float32[Array, "worlds mechs"],
+) -> tuple[Array, Array]:
     """Observation and contact slots at the start of an episode in each of a chunk of worlds."""
-    maps = Maps(*(getattr(worlds, name) for name in Maps._fields))
-    blank = jnp.full((*worlds.yaw.shape, 5), -1, jnp.int32)
-    state = fresh_state(config, rules, maps, worlds.zone, worlds.position, worlds.yaw, worlds.seed, blank)
+    unseen = jnp.full((*yaw.shape, CONTACTS), -1, jnp.int32)
+    state = fresh_state(config, rules, maps, zone, position, yaw, jnp.zeros(yaw.shape[0], jnp.int32), unseen)
     seen = observe(config, rules, state)
     return seen.observation, seen.contact_slots
 
@@ -194,8 +200,9 @@ class Echelon:
         seen = []
         for start in range(0, count, BANK_CHUNK):
             rows = np.minimum(np.arange(start, start + BANK_CHUNK), count - 1)
-            part = WorldArrays(*(jnp.asarray(field[rows]) for field in worlds))
-            seen.append([np.asarray(a)[: count - start] for a in _first_sight(c, rules, part)])
+            maps = Maps(*(jnp.asarray(getattr(worlds, name)[rows]) for name in Maps._fields))
+            spawns = (jnp.asarray(field[rows]) for field in (worlds.zone, worlds.position, worlds.yaw))
+            seen.append([np.asarray(part)[: count - start] for part in _first_sight(c, rules, maps, *spawns)])
         observation, contact_slots = (jnp.asarray(np.concatenate(parts)) for parts in zip(*seen, strict=True))
         fields = {name: jnp.asarray(field) for name, field in worlds._asdict().items()}
         return Bank(**fields, observation=observation, contact_slots=contact_slots)
