@@ -19,7 +19,7 @@ from echelon_jax.parity.golden import column_words, counters, whole
 from echelon_jax.reference.environment import Arena
 from echelon_jax.reference.rewards import Zone
 from echelon_jax.reference.state import Battle, Mech, Projectile, make_mechs
-from echelon_jax.reference.vec import Vec, vec
+from echelon_jax.reference.vec import vec
 from echelon_jax.reference.world import SmokeCloud, VoxelWorld
 from echelon_jax.rules import constants as k
 from echelon_jax.rules.materials import COLLIDES, OPAQUE
@@ -366,16 +366,6 @@ class SlotNoise:
         return [int(i) for i in self._noise.move_order[self._now] if int(i) in living]
 
 
-def to_noise_row(config: EnvConfig, noise: SlotNoise) -> Noise:
-    """The `Noise` row behind a `SlotNoise`: the very arrays it was made from."""
-    return noise._noise
-
-
 def most(field: str, mech_class: int, was_smoke: bool, dt: float) -> int:
     """The most substeps a timer of a row can show."""
     return decrements(duration_of(field, mech_class, was_smoke), dt)
-
-
-def position(values: Any) -> Vec:
-    """Three numbers as a reference vector."""
-    return vec(values)
