@@ -1,0 +1,182 @@
+"""`echelon export`: a policy as a file for other programs, with a printed parity check. `echelon import`: a file of the original as a run."""
+
+from __future__ import annotations
+
+import dataclasses
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import tyro
+
+from echelon_jax.cli.common import GameFlags, set_up_jax
+from echelon_jax.cli.errors import UsageError, checked
+from echelon_jax.cli.train import DEFAULT_SIZE, TrainFlags
+from echelon_jax.learn.config import PRESETS, TrainConfig
+
+if TYPE_CHECKING:
+    from echelon_jax.learn.checkpoint import Policy
+
+FORMATS = {"torch": ".safetensors", "original": ".pt", "onnx": ".onnx"}
+PACKAGES = "this command needs PyTorch and safetensors: pip install 'echelon-jax[torch]'"
+
+
+@dataclasses.dataclass(frozen=True)
+class ExportCommand:
+    """Write a trained policy as a file for other programs, read it back and compare it with the JAX policy."""
+
+    run_path: tyro.conf.Positional[Path]
+    """A run directory (its last checkpoint is taken), a checkpoint, or a .pt file."""
+    format: str = "torch"
+    """`torch` (safetensors, a card and a one-file module), `original` (a .pt for the original's arena) or `onnx`."""
+    out: Path | None = None
+    """The file to write; by default export/policy with the format's ending, in the run directory."""
+    log_std: float | None = None
+    """Only for `original`: the spread of every action component; -20 makes its arena play the policy's mean."""
+    check_steps: int = 60
+    """Decisions of the parity check, in the reference environment."""
+    seed: int = 0
+    """Of the games of the parity check."""
+    threads: int = 1
+    """XLA's CPU threads; 0 leaves the choice to XLA."""
+
+    def run(self) -> int:
+        """Write and check; returns 0, or 1 if the file does not act as the policy does.
+
+        Raises:
+            UsageError: a flag out of range, a policy that cannot be read, or that the format cannot hold.
+        """
+        if self.format not in FORMATS:
+            raise UsageError(f"format must be one of {', '.join(FORMATS)}, got {self.format!r}")
+        if self.log_std is not None and self.format != "original":
+            raise UsageError("log-std is for --format original; other formats can play the mean themselves")
+        for name, least in (("check_steps", 1), ("seed", 0)):
+            if getattr(self, name) < least:
+                raise UsageError(f"{name.replace('_', '-')} must be a whole number from {least}, got {getattr(self, name)}")
+        if not self.run_path.exists():
+            raise UsageError(f"there is no run, checkpoint or file at {self.run_path}")
+        set_up_jax(self.threads)
+        _need_torch()
+        from echelon_jax.export.weights import ExportError
+        from echelon_jax.learn.checkpoint import CheckpointError
+
+        try:
+            policy = self._policy()
+            out = self.out or self._default_place()
+            for path in self._write(policy, out):
+                print(f"wrote {path}")
+            return self._check(policy, out)
+        except (ExportError, CheckpointError) as error:
+            raise UsageError(str(error)) from error
+
+    def _policy(self) -> Policy:
+        from echelon_jax.learn.checkpoint import load_policy
+
+        if self.run_path.suffix != ".pt":
+            return load_policy(self.run_path)
+        from echelon_jax.export.original import import_original
+
+        policy, notes = import_original(self.run_path)
+        for note in notes:
+            print(f"note: {note}")
+        return policy
+
+    def _default_place(self) -> Path:
+        place = self.run_path
+        if place.is_file():
+            place = place.parent
+        elif place.absolute().parent.name == "checkpoints":
+            place = place.absolute().parents[1]
+        return place / "export" / f"policy{FORMATS[self.format]}"
+
+    def _write(self, policy: Policy, out: Path) -> list[Path]:
+        from echelon_jax.export.torch_files import torch_module, write_torch
+
+        if self.format == "torch":
+            return write_torch(policy, out)
+        if self.format == "original":
+            from echelon_jax.export.original import write_original
+
+            return [write_original(policy, out, self.log_std)]
+        from echelon_jax.export.onnx_files import write_onnx
+
+        return [write_onnx(torch_module(policy), out)]
+
+    def _check(self, policy: Policy, out: Path) -> int:
+        from echelon_jax.export import parity
+        from echelon_jax.export.torch_policy import load_policy
+
+        play = parity.random_games(policy.env_config, self.check_steps, self.seed)
+        expected = parity.jax_steps(policy, play.observation, play.done)
+        if self.format == "onnx":
+            from echelon_jax.export.onnx_files import onnx_network
+
+            got = parity.numpy_steps(onnx_network(out), policy.network.lstm, play.observation, play.done)
+        else:
+            got = parity.torch_steps(load_policy(out), play.observation, play.done)
+        if self.log_std is not None:
+            expected["log_std"][:] = self.log_std  # what was asked for
+        print(f"parity with the JAX policy, {play.done.size} mech decisions, largest difference per head:")
+        worst = parity.differences(expected, got)
+        for name, value in worst.items():
+            print(f"  {name:8} {value:.1e}")
+        good = max(worst.values()) <= parity.TOLERANCE
+        print(f"{'within' if good else 'NOT within'} {parity.TOLERANCE:.0e}")
+        return 0 if good else 1
+
+
+@dataclasses.dataclass(frozen=True)
+class ImportCommand:
+    """Make a run that trains on from a .pt file, of the original or exported here; `train --resume` goes on with it."""
+
+    file: tyro.conf.Positional[Path]
+    """A checkpoint file in the original's format."""
+    run_dir: Path
+    """The run directory to make; give the same flags to `echelon train --resume --run-dir` afterwards."""
+    preset: str = "cpu"
+    """As for `train`."""
+    game: tyro.conf.OmitArgPrefixes[GameFlags] = dataclasses.field(default_factory=GameFlags)
+    train: tyro.conf.OmitArgPrefixes[TrainFlags] = dataclasses.field(default_factory=TrainFlags)
+    threads: int = 0
+    """XLA's CPU threads; 0 leaves the choice to XLA."""
+
+    def run(self) -> int:
+        """Read the file and write update 0 of a run; returns the exit status.
+
+        Raises:
+            UsageError: a flag out of range, a file that cannot be read, or weights that do not fit the configuration.
+        """
+        if self.preset not in PRESETS:
+            raise UsageError(f"preset must be one of {', '.join(PRESETS)}, got {self.preset!r}")
+        env_config = self.game.config(DEFAULT_SIZE[self.preset])
+        given: dict[str, Any] = {k: v for k, v in dataclasses.asdict(self.train).items() if v is not None}
+        config = checked(TrainConfig.preset(self.preset, **given).validate)
+        set_up_jax(self.threads)
+        _need_torch()
+        from echelon_jax.export.original import import_original
+        from echelon_jax.export.start_run import start_run
+        from echelon_jax.export.weights import ExportError
+        from echelon_jax.learn.checkpoint import CheckpointError
+
+        try:
+            policy, notes = import_original(self.file)
+            for note in notes:
+                print(f"note: {note}")
+            for field in dataclasses.fields(env_config):
+                theirs, ours = getattr(policy.env_config, field.name), getattr(env_config, field.name)
+                if theirs != ours:
+                    print(f"note: {self.file} was made for {field.name} = {theirs!r}, this run has {ours!r}")
+            place = start_run(policy, self.run_dir, config, env_config)
+        except (ExportError, CheckpointError) as error:
+            raise UsageError(str(error)) from error
+        print(f"wrote {place}")
+        print(f"go on with: echelon train --resume --run-dir {self.run_dir} and the same flags")
+        return 0
+
+
+def _need_torch() -> None:
+    try:
+        import safetensors  # noqa: F401
+        import torch
+    except ImportError as error:
+        raise UsageError(PACKAGES) from error
+    torch.set_num_threads(1)  # layers of 128 gain nothing from more

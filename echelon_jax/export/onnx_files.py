@@ -1,0 +1,92 @@
+"""Write a policy as ONNX, and run it with onnxruntime: the second road out, for players without torch."""
+
+from __future__ import annotations
+
+import io
+import json
+import logging
+import warnings
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from echelon_jax.export.torch_files import write_whole
+from echelon_jax.export.weights import ExportError
+
+INPUTS = ("observation", "h", "c", "done")
+OUTPUTS = ("mean", "log_std", "value", "h_next", "c_next")
+
+
+def traced(module: torch.nn.Module) -> torch.export.ExportedProgram:
+    """Return a policy as a torch.export program for any number of rows."""
+    rows = torch.export.Dim("rows", min=1)
+    size, lstm = module.dimensions["observation"], module.dimensions["lstm"]  # type: ignore[index]
+    example = (torch.zeros(2, size), torch.zeros(2, lstm), torch.zeros(2, lstm), torch.zeros(2, dtype=torch.bool))
+    return torch.export.export(module, example, dynamic_shapes=tuple({0: rows} for _ in INPUTS))
+
+
+def write_onnx(module: torch.nn.Module, path: str | Path) -> Path:
+    """Write a float32 policy as one ONNX file with its card in the metadata; returns its path.
+
+    Inputs and outputs are `INPUTS` and `OUTPUTS`, rows first and any number of them; `done` is bool. The action is
+    tanh(mean + exp(log_std) * noise), left to the caller with its choice of noise.
+
+    Raises:
+        ExportError: a name that does not end in .onnx, a package that is missing, or a place that cannot be written.
+    """
+    path = Path(path)
+    if path.suffix != ".onnx":
+        raise ExportError(f"the name of an ONNX export must end in .onnx, got {path.name!r}")
+    try:
+        import onnx
+        import onnxscript  # noqa: F401  torch's exporter needs it
+    except ImportError as error:
+        raise ExportError(f"the onnx format needs the packages onnx and onnxscript: {error}") from error
+    with warnings.catch_warnings():  # the exporter's own use of deprecated names
+        warnings.simplefilter("ignore")
+        logging.getLogger("torch.onnx").setLevel(logging.ERROR)
+        program = torch.onnx.export(
+            traced(module), input_names=INPUTS, output_names=OUTPUTS, dynamo=True, verbose=False, external_data=False
+        )
+    assert program is not None
+    model = program.model_proto
+    card = model.metadata_props.add()
+    card.key, card.value = "echelon policy", json.dumps(module.card)
+    onnx.checker.check_model(model)
+    data = io.BytesIO()
+    onnx.save_model(model, data)
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        write_whole(path, data.getvalue())
+    except OSError as error:
+        raise ExportError(f"cannot write {path}: {error.strerror or error}") from error
+    return path
+
+
+def onnx_network(path: str | Path) -> Callable[[np.ndarray, np.ndarray, np.ndarray, np.ndarray], list[np.ndarray]]:
+    """Return an ONNX file as a function (observation, h, c, done) -> mean, log-std, value, h, c; on the CPU, one thread.
+
+    Raises:
+        ExportError: the file is missing or damaged, or onnxruntime is not installed.
+    """
+    if not Path(path).is_file():
+        raise ExportError(f"there is no ONNX file at {path}")
+    try:
+        import onnxruntime
+        from onnxruntime.capi import onnxruntime_pybind11_state as failures
+    except ImportError as error:
+        raise ExportError(f"running an ONNX file needs the package onnxruntime: {error}") from error
+    options = onnxruntime.SessionOptions()
+    options.intra_op_num_threads = options.inter_op_num_threads = 1
+    try:
+        session = onnxruntime.InferenceSession(str(path), options, providers=["CPUExecutionProvider"])
+    except (failures.InvalidProtobuf, failures.InvalidGraph, failures.Fail, failures.InvalidArgument) as error:
+        raise ExportError(f"{path} is damaged or no ONNX file: {str(error).splitlines()[0]}") from error
+
+    def run(*inputs: Any) -> list[np.ndarray]:
+        return session.run(list(OUTPUTS), dict(zip(INPUTS, inputs, strict=True)))
+
+    return run

@@ -1,0 +1,84 @@
+"""A run that starts from a policy instead of from chance: update 0 of a run directory, for `train --resume`."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from pathlib import Path
+from typing import Any
+
+import jax
+
+from echelon_jax import __version__
+from echelon_jax.config import EnvConfig
+from echelon_jax.env.autoreset import AutoReset
+from echelon_jax.env.environment import Echelon
+from echelon_jax.export.weights import ExportError, described
+from echelon_jax.learn import checkpoint
+from echelon_jax.learn.checkpoint import CheckpointError, Policy
+from echelon_jax.learn.config import TrainConfig
+from echelon_jax.learn.trainer import TrainState, make_network, make_train
+from echelon_jax.worldgen.bank import bank_contents, generate_worlds
+
+
+def check_fits(policy: Policy, config: TrainConfig, env_config: EnvConfig) -> None:
+    """Raise an ExportError if a run of this configuration cannot start from the policy, naming the field."""
+    theirs = described(policy)
+    network = make_network(config, env_config)
+    ours = {
+        "observation": network.features.size,
+        "action": network.action_size,
+        "hidden": network.hidden,
+        "lstm": network.lstm,
+    }
+    for name, value in theirs.items():
+        if ours[name] != value:
+            raise ExportError(f"the policy has {name} = {value}, the run is configured for {name} = {ours[name]}")
+    normalised = float(policy.observation_moments.count) > 0
+    if config.normalize_observations and not normalised:
+        raise ExportError(
+            "the policy reads raw observations, so normalize_observations must be false (--normalize-observations False)"
+        )
+    if normalised and not config.normalize_observations:
+        raise ExportError("the policy reads normalised observations, so normalize_observations must be true")
+    if config.observation_clip != policy.config.observation_clip:
+        raise ExportError(
+            f"the policy was trained with observation_clip = {policy.config.observation_clip}, "
+            f"the run is configured for {config.observation_clip}"
+        )
+
+
+def warm(state: TrainState, policy: Policy) -> TrainState:
+    """Return a fresh TrainState that starts from the parameters and the observation normaliser of a policy."""
+    return state.replace(params=policy.params, observation_moments=policy.observation_moments)  # type: ignore[attr-defined]
+
+
+def start_run(policy: Policy, run_dir: Path, config: TrainConfig, env_config: EnvConfig) -> Path:
+    """Write update 0 of a run that starts from a policy; returns the checkpoint.
+
+    Raises:
+        ExportError: the policy does not fit the configuration.
+        CheckpointError: the directory holds a run already, or cannot be written.
+    """
+    check_fits(policy, config, env_config)
+    if (run_dir / "config.json").exists():
+        raise CheckpointError(f"{run_dir} already holds a run; give another --run-dir")
+    env = Echelon(env_config)
+    trainer = make_train(AutoReset(env), config)
+    slice_size = config.bank_swap_size if config.bank_swap_every else config.bank_size
+    seeds = bank_contents(config.seed, config.bank_size // slice_size, slice_size, 0)
+    env_params = env.params(env.make_bank(generate_worlds(env_config, seeds)))
+    state = warm(trainer.init(jax.random.key(config.seed), env_params), policy)
+    described_run: dict[str, Any] = {
+        "version": __version__,
+        "jax": jax.__version__,
+        "train": dataclasses.asdict(config),
+        "env": dataclasses.asdict(env_config),
+        "started_from": policy.extra,
+    }
+    try:
+        run_dir.mkdir(parents=True, exist_ok=True)
+        (run_dir / "config.json").write_text(json.dumps(described_run, indent=1))
+    except OSError as error:
+        raise CheckpointError(f"cannot write to {run_dir}: {error.strerror or error}") from error
+    return checkpoint.save(run_dir, state, config, env_config, extra=policy.extra)

@@ -1,0 +1,111 @@
+"""Write a policy for PyTorch users: weights as safetensors, a card beside them, and the one-file module that reads both."""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import json
+import os
+import shutil
+from pathlib import Path
+from typing import Any
+
+import jax
+import numpy as np
+import safetensors.numpy
+import torch
+
+from echelon_jax import __version__
+from echelon_jax.env.layout import Layout, action_layout, observation_layout
+from echelon_jax.export import torch_policy
+from echelon_jax.export.parity import jax_steps
+from echelon_jax.export.weights import ExportError, clip_of, described, normaliser_of, original_network, state_of
+from echelon_jax.learn.checkpoint import Policy, layout_hash
+
+
+def write_torch(policy: Policy, path: str | Path) -> list[Path]:
+    """Write NAME.safetensors, NAME.json and torch_policy.py into one directory, and return the three paths.
+
+    Raises:
+        ExportError: a network without a torch module, a name that does not end in .safetensors, or a place that cannot be
+            written.
+    """
+    path = Path(path)
+    if path.suffix != ".safetensors":
+        raise ExportError(f"the name of a torch export must end in .safetensors, got {path.name!r}")
+    data = safetensors.numpy.save(_tensors(policy))
+    card = card_of(policy, data)
+    module = path.parent / "torch_policy.py"
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        write_whole(path, data)
+        write_whole(path.with_suffix(".json"), json.dumps(card, indent=1).encode())
+        shutil.copyfile(Path(torch_policy.__file__), module)
+    except OSError as error:
+        raise ExportError(f"cannot write to {path.parent}: {error.strerror or error}") from error
+    return [path, path.with_suffix(".json"), module]
+
+
+def torch_module(policy: Policy) -> torch_policy.OriginalPolicy:
+    """Return a policy as the module that `load_policy` would read, without writing a file.
+
+    Raises:
+        ExportError: a network without a torch module.
+    """
+    tensors = _tensors(policy)
+    module = torch_policy.OriginalPolicy(**described(policy))
+    module.load_state_dict({name: torch.from_numpy(value) for name, value in tensors.items()}, strict=True)
+    module.card = card_of(policy, safetensors.numpy.save(tensors))
+    return module.eval()
+
+
+def _tensors(policy: Policy) -> dict[str, np.ndarray]:
+    network = original_network(policy)
+    state = state_of(policy.params) | normaliser_of(policy.observation_moments, network.features, clip_of(policy))
+    return {name: np.array(value, np.float32, order="C") for name, value in state.items()}
+
+
+def write_whole(path: Path, data: bytes) -> None:
+    """Write a file beside its place and rename it into it, so that it is whole or not there."""
+    partial = path.with_name(f".partial-{path.name}")
+    partial.write_bytes(data)
+    os.replace(partial, path)
+
+
+def card_of(policy: Policy, weights: bytes) -> dict[str, Any]:
+    """Return the card of a policy whose weights are these bytes."""
+    config, env_config = policy.config, policy.env_config
+    card = {
+        "kind": torch_policy.KIND,
+        "format": torch_policy.FORMAT,
+        "network": config.network,
+        "dimensions": described(policy),
+        "observation_layout": _rows(observation_layout(env_config)),
+        "action_layout": _rows(action_layout(env_config)),
+        "layout_hash": layout_hash(env_config),
+        "env": dataclasses.asdict(env_config),
+        "train": dataclasses.asdict(config),
+        "steps": {
+            "updates": policy.update,
+            "env_steps": policy.update * config.decisions_per_update,
+            "mech_steps": policy.update * config.decisions_per_update * env_config.team_size,
+        },
+        "provenance": {"echelon_jax": __version__, "jax": jax.__version__, "extra": policy.extra},
+        "probe": _probe(policy),
+        "weights": hashlib.sha256(weights).hexdigest(),
+    }
+    card = json.loads(json.dumps(card))  # tuples as lists, as the reader will see them
+    return {**card, "hash": torch_policy.card_hash(card)}
+
+
+def _rows(layout: Layout) -> list[dict[str, Any]]:
+    return [{"name": e.name, "offset": e.offset, "size": e.size, "kind": e.kind} for e in layout]
+
+
+def _probe(policy: Policy) -> dict[str, Any]:
+    """The probe's numbers as the JAX network gives them."""
+    observation = np.array(torch_policy.probe_observation(described(policy)["observation"]), np.float32)
+    done = np.zeros(observation.shape[:2], bool)
+    done[-1, -1] = True
+    heads = jax_steps(policy, observation, done)
+    return {"mean": heads["mean"][-1].tolist(), "value": heads["value"][-1].tolist()}
