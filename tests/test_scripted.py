@@ -97,13 +97,13 @@ def env_params(config):
     return EnvParams(rules=sim_rules(config), rewards=original_rewards(), bank=None)
 
 
-def scene_state(scenes):
+def scene_state(scenes, config=PLAIN):
     """One arena per scene, from the start of an episode with only the named mechs alive."""
-    who = roster(1)
-    arenas = len(scenes)
-    position, yaw = np.zeros((arenas, 10, 3), np.float32), np.zeros((arenas, 10), np.float32)
-    alive, heat = np.zeros((arenas, 10), bool), np.zeros((arenas, 10), np.float32)
-    painted, painter = np.zeros((arenas, 10), np.int32), np.full((arenas, 10), -1, np.int32)
+    who = roster(config.num_packs)
+    arenas, n = len(scenes), config.num_mechs
+    position, yaw = np.zeros((arenas, n, 3), np.float32), np.zeros((arenas, n), np.float32)
+    alive, heat = np.zeros((arenas, n), bool), np.zeros((arenas, n), np.float32)
+    painted, painter = np.zeros((arenas, n), np.int32), np.full((arenas, n), -1, np.int32)
     material = np.zeros((arenas, 20, 60, 60), np.uint8)
     for b, (mechs, extra, _) in enumerate(scenes):
         for name, (x, y, angle) in mechs.items():
@@ -118,7 +118,7 @@ def scene_state(scenes):
         if "wall" in extra:
             material[b] = WALL_AT_23
     flat = material.reshape(arenas, -1)
-    opaque = jnp.asarray(column_words(flat, OPAQUE, PLAIN))
+    opaque = jnp.asarray(column_words(flat, OPAQUE, config))
     maps = Maps(
         jnp.asarray(flat),
         jnp.zeros(flat.shape, jnp.int16),
@@ -128,14 +128,14 @@ def scene_state(scenes):
         jnp.zeros((arenas, 256), jnp.uint8),
     )
     state = fresh_state(
-        PLAIN,
-        sim_rules(PLAIN),
+        config,
+        sim_rules(config),
         maps,
         jnp.asarray([ZONE] * arenas),
         jnp.asarray(position),
         jnp.asarray(yaw),
         jnp.zeros(arenas, jnp.int32),
-        jnp.full((arenas, 10, 5), -1, jnp.int32),
+        jnp.full((arenas, n, 5), -1, jnp.int32),
     )
     mechs = state.sim.mechs.replace(
         alive=jnp.asarray(alive),
@@ -221,6 +221,16 @@ def test_a_fire_draw_above_the_probability_silences_weapons_but_not_the_scouts_s
     assert not held[:, scout][..., [4, 7, 8]].any()
     np.testing.assert_array_equal(held[:, scout, 6], np.asarray(free)[:, scout, 6])
     np.testing.assert_array_equal(np.delete(held, weapons, -1), np.delete(np.asarray(free), weapons, -1))
+
+
+def test_only_paint_of_the_own_pack_guides_a_missile():
+    config = EnvConfig.original(size_x=60, size_y=60, size_z=20, num_packs=2)
+    who = roster(2)
+    mechs = {"blue_5": (10, 30, 0), "blue_4": (30, 20, 0), "blue_9": (30, 22, 0), "red_1": (50, 30, PI)}
+    state = scene_state([(mechs, {"painted": ("red_1", by)}, None) for by in ("blue_4", "blue_9")], config)
+    agent, params = Scripted(config), env_params(config)
+    _, actions = agent.act_with_noise(params, ALWAYS, agent.init(params, state), state, draws(state), draws(state))
+    assert np.asarray(actions)[:, who.ids.index("blue_5"), 6].tolist() == [0.0, 1.0]
 
 
 def test_fire_probability_may_differ_between_arenas(act, scenes):

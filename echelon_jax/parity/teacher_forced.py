@@ -57,17 +57,24 @@ class FieldCount:
     within_tolerance: int = 0
     explained: int = 0
     unexplained: int = 0
-    largest: float = 0.0  # largest difference among the values that agree
+    largest: float = 0.0  # largest difference in the steps that agree in everything
 
-    def add(self, field: Agreement, counted: np.ndarray, explained: np.ndarray) -> None:
-        """Count the values where `counted`; `explained` tells which rows have an explanation for what differs."""
-        why = explained if field.equal.ndim == 1 else explained[:, None]
+    def add(
+        self, field: Agreement, counted: np.ndarray, explained: np.ndarray, agreeing: np.ndarray | None = None
+    ) -> None:
+        """Count the values where `counted`.
+
+        `explained` tells which rows have an explanation for what differs; `agreeing` which agree in everything (by
+        default those that agree in this field), whose largest difference is kept.
+        """
+        why = explained[:, None] if field.per_mech else explained
+        whole = field.close if agreeing is None else (agreeing[:, None] if field.per_mech else agreeing)
         self.rows += int(counted.sum())
         self.exact += int((field.equal & counted).sum())
         self.within_tolerance += int((~field.equal & field.close & counted).sum())
         self.explained += int((~field.close & why & counted).sum())
         self.unexplained += int((~field.close & ~why & counted).sum())
-        self.largest = max(self.largest, float(np.max(field.largest[field.close & counted], initial=0.0)))
+        self.largest = max(self.largest, float(np.max(field.largest[whole & counted], initial=0.0)))
 
 
 @dataclasses.dataclass
@@ -196,7 +203,7 @@ def check_episode(
             why = _explain(step, path, episode, ts[b], width)
             explained[b] = why != UNEXPLAINED
             result.differences.append(_difference(episode, ts[b], b, fields, why))
-        _count(result, episode, ts, fields, explained)
+        _count(result, episode, ts, fields, close, explained)
 
 
 def _explain(step: Stepper, path: Path, episode: Episode, t: int, width: int) -> str:
@@ -212,12 +219,17 @@ def _difference(episode: Episode, t: int, b: int, fields: dict[str, Agreement], 
 
 
 def _count(
-    result: Result, episode: Episode, ts: Sequence[int], fields: dict[str, Agreement], explained: np.ndarray
+    result: Result,
+    episode: Episode,
+    ts: Sequence[int],
+    fields: dict[str, Agreement],
+    agreeing: np.ndarray,
+    explained: np.ndarray,
 ) -> None:
     living = episode.data["alive"][np.asarray(ts)]
     for name, field in fields.items():
         counted = living if field.per_mech else np.ones(len(ts), bool)
-        result.fields.setdefault(name, FieldCount()).add(field, counted, explained)
+        result.fields.setdefault(name, FieldCount()).add(field, counted, explained, agreeing)
     arena = np.all([f.close for f in fields.values() if not f.per_mech], 0)
     mech = np.all([f.close for f in fields.values() if f.per_mech], 0) & arena[:, None]
     result.steps += len(ts)
