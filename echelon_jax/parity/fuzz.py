@@ -259,19 +259,21 @@ def run(
         for b in (int(i) for i in np.flatnonzero(~close)):
             why[b] = explained(step, config, cases[b], nudges)
             result.found.append(Found(some[b], differing(fields, b), bool(why[b])))
-        _count(result, cases, fields, why)
+        _count(result, cases, fields, why, close)
         if stop(result):
             break
     return result
 
 
-def _count(result: Result, cases: Sequence[Case], fields: dict[str, Agreement], why: np.ndarray) -> None:
+def _count(
+    result: Result, cases: Sequence[Case], fields: dict[str, Agreement], why: np.ndarray, close: np.ndarray
+) -> None:
     living = np.stack([case.state.sim.mechs.alive for case in cases])
     result.steps += len(cases)
     result.mech_rows += int(living.sum())
     for name, field in fields.items():
         counted = living if field.per_mech else np.ones(len(cases), bool)
-        result.fields.setdefault(name, FieldCount()).add(field, counted, why)
+        result.fields.setdefault(name, FieldCount()).add(field, counted, why, close)
 
 
 # ---- small cases ----------------------------------------------------------------------------------------------------
