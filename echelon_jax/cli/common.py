@@ -36,9 +36,7 @@ class GameFlags:
         if self.rules not in RULE_SETS:
             raise UsageError(f"rules must be one of {', '.join(RULE_SETS)}, got {self.rules!r}")
         size = default_size if self.size is None else self.size
-        return checked(
-            EnvConfig.original, size_x=size, size_y=size, num_packs=self.packs, observation_mode=self.mode
-        )
+        return checked(EnvConfig.original, size_x=size, size_y=size, num_packs=self.packs, observation_mode=self.mode)
 
 
 def set_up_jax(threads: int = 0) -> None:

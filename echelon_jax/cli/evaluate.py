@@ -8,6 +8,8 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import tyro
+
 from echelon_jax.cli.common import games_table, set_up_jax
 from echelon_jax.cli.errors import UsageError
 
@@ -22,7 +24,7 @@ BUILT_IN = ("scripted", "random")
 class EvaluateCommand:
     """Play evaluation games and print a table. Both sides of every map are played; games end where the environment ends them."""
 
-    policy: Path
+    policy: tyro.conf.Positional[Path]
     """A checkpoint, or a run directory (its last checkpoint is taken)."""
     opponents: tuple[str, ...] = ("scripted", "random")
     """Opponents: `scripted`, `random`, or paths of checkpoints."""
@@ -141,7 +143,9 @@ def evaluate_policy(
 
     def progress(done: int, total: int) -> None:
         if show_progress and sys.stderr.isatty():
-            print(f"\r{opponent}: {done} of {total} games", end="" if done < total else "\n", file=sys.stderr, flush=True)
+            print(
+                f"\r{opponent}: {done} of {total} games", end="" if done < total else "\n", file=sys.stderr, flush=True
+            )
 
     played = play(
         Echelon(config),

@@ -1,4 +1,4 @@
-"""`echelon export`: a policy as a file for other programs, with a printed parity check. `echelon import`: a file of the original as a run."""
+"""`echelon export`: a policy as a file for other programs, with a printed parity check; `echelon import`: the way back."""
 
 from __future__ import annotations
 
@@ -51,7 +51,9 @@ class ExportCommand:
             raise UsageError("log-std is for --format original; other formats can play the mean themselves")
         for name, least in (("check_steps", 1), ("seed", 0)):
             if getattr(self, name) < least:
-                raise UsageError(f"{name.replace('_', '-')} must be a whole number from {least}, got {getattr(self, name)}")
+                raise UsageError(
+                    f"{name.replace('_', '-')} must be a whole number from {least}, got {getattr(self, name)}"
+                )
         if not self.run_path.exists():
             raise UsageError(f"there is no run, checkpoint or file at {self.run_path}")
         set_up_jax(self.threads)

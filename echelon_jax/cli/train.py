@@ -17,9 +17,7 @@ DEFAULT_SIZE = {"smoke": 20, "cpu": 40, "gpu": 60}
 
 def _overrides() -> type:
     """A dataclass with every field of TrainConfig, each None unless the user gives it."""
-    fields = [
-        (f.name, f"{f.type} | None", dataclasses.field(default=None)) for f in dataclasses.fields(TrainConfig)
-    ]
+    fields = [(f.name, f"{f.type} | None", dataclasses.field(default=None)) for f in dataclasses.fields(TrainConfig)]
     made = dataclasses.make_dataclass("TrainFlags", fields, frozen=True)
     made.__module__ = __name__
     made.__doc__ = "Fields of the training configuration; what is not given comes from the preset."
