@@ -14,21 +14,22 @@ import numpy as np
 import torch
 
 from echelon_jax.export.torch_files import write_whole
+from echelon_jax.export.torch_policy import OriginalPolicy
 from echelon_jax.export.weights import ExportError
 
 INPUTS = ("observation", "h", "c", "done")
 OUTPUTS = ("mean", "log_std", "value", "h_next", "c_next")
 
 
-def traced(module: torch.nn.Module) -> torch.export.ExportedProgram:
+def traced(module: OriginalPolicy) -> torch.export.ExportedProgram:
     """Return a policy as a torch.export program for any number of rows."""
     rows = torch.export.Dim("rows", min=1)
-    size, lstm = module.dimensions["observation"], module.dimensions["lstm"]  # type: ignore[index]
+    size, lstm = module.dimensions["observation"], module.dimensions["lstm"]
     example = (torch.zeros(2, size), torch.zeros(2, lstm), torch.zeros(2, lstm), torch.zeros(2, dtype=torch.bool))
     return torch.export.export(module, example, dynamic_shapes=tuple({0: rows} for _ in INPUTS))
 
 
-def write_onnx(module: torch.nn.Module, path: str | Path) -> Path:
+def write_onnx(module: OriginalPolicy, path: str | Path) -> Path:
     """Write a float32 policy as one ONNX file with its card in the metadata; returns its path.
 
     Inputs and outputs are `INPUTS` and `OUTPUTS`, rows first and any number of them; `done` is bool. The action is

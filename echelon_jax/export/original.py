@@ -71,11 +71,6 @@ _WORLD_ELSE: dict[str, Any] = {
 }
 _GAME_ELSE: dict[str, Any] = {"nav_mode": "off", "record_replay": False, "seed": None}
 _ORIGINAL_SIZE = {"size_x": 20, "size_y": 20, "size_z": 20}  # the original's defaults that differ from EnvConfig's
-_WORLD_ORDER = (
-    "size_x size_y size_z voxel_size_m obstacle_fill ensure_connectivity connectivity_clearance_z "
-    "connectivity_obstacle_inflate_radius connectivity_wall_cost connectivity_penalty_radius connectivity_penalty_cost "
-    "connectivity_carve_width"
-).split()
 
 
 class Imported(NamedTuple):
@@ -118,7 +113,9 @@ def original_checkpoint(policy: Policy, log_std: float | None = None) -> dict[st
     normaliser = normaliser_of(policy.observation_moments, network.features, None)
     state = dict(unfolded)
     shift, scale = normaliser["observation_shift"], normaliser["observation_scale"]
-    state["encoder.0.weight"], state["encoder.0.bias"] = fold(*(unfolded[name] for name in _FIRST[:2]), shift, scale)
+    state["encoder.0.weight"], state["encoder.0.bias"] = fold(
+        unfolded["encoder.0.weight"], unfolded["encoder.0.bias"], shift, scale
+    )
     if log_std is not None:
         if not np.isfinite(log_std):
             raise ExportError(f"log-std must be a finite number, got {log_std}")
@@ -173,7 +170,7 @@ def original_env(config: EnvConfig) -> dict[str, Any]:
     """Return a configuration as the original's `env_cfg`, every field present (spec 3)."""
     world = _WORLD_ELSE | {theirs: getattr(config, ours) for theirs, ours in _WORLD.items()}
     game = {theirs: getattr(config, ours) for theirs, ours in _GAME.items()}
-    return {"world": {name: world[name] for name in _WORLD_ORDER}, **game, **_GAME_ELSE}
+    return {"world": world, **game, **_GAME_ELSE}
 
 
 def _tensor(array: np.ndarray) -> torch.Tensor:
@@ -238,7 +235,9 @@ def import_original(path: str | Path) -> Imported:
     return Imported(Policy(network, params_of(state), moments, config, env_config, update, extra), tuple(notes))
 
 
-def _unfold(state: Arrays, block: Mapping[str, Any], features: Features, path: str | Path) -> tuple[Arrays, Moments, TrainConfig]:
+def _unfold(
+    state: Arrays, block: Mapping[str, Any], features: Features, path: str | Path
+) -> tuple[Arrays, Moments, TrainConfig]:
     """The state, normaliser and configuration from before the export."""
     try:
         unfolded = {name: block["unfolded"][name].numpy() for name in _FIRST}
@@ -250,7 +249,12 @@ def _unfold(state: Arrays, block: Mapping[str, Any], features: Features, path: s
     if not fits or any(v.shape != (features.own_size,) for v in (moments.mean, moments.var)):
         raise ExportError(f"the block echelon_jax of {path} holds tensors of other shapes than its weights")
     normaliser = normaliser_of(moments, features, None)
-    folded = fold(*(unfolded[n] for n in _FIRST[:2]), normaliser["observation_shift"], normaliser["observation_scale"])
+    folded = fold(
+        unfolded["encoder.0.weight"],
+        unfolded["encoder.0.bias"],
+        normaliser["observation_shift"],
+        normaliser["observation_scale"],
+    )
     if not all(np.allclose(state[n], v, rtol=1e-5, atol=1e-5) for n, v in zip(_FIRST[:2], folded, strict=True)):
         raise ExportError(f"the block echelon_jax of {path} does not belong to its weights")
     return state | unfolded, moments, config

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import jax
@@ -20,7 +20,7 @@ HEADS = ("mean", "log_std", "value", "h", "c")
 TOLERANCE = 1e-5  # float32
 Heads = dict[str, np.ndarray]  # HEADS and, where a sample was given, log_prob; each [time, rows, ...]
 # (observation [rows, obs], h, c, done) -> mean, log-std, value, h, c; numpy or torch on both sides
-Network = Callable[[Any, Any, Any, Any], tuple[Any, ...]]
+Network = Callable[[Any, Any, Any, Any], Sequence[Any]]
 
 
 class Play(NamedTuple):
@@ -114,7 +114,10 @@ def differences(ours: Heads, theirs: Heads) -> dict[str, float]:
     out = {}
     for name, expected in ours.items():
         got = theirs.get(name)
-        worst = np.inf if got is None or got.shape != expected.shape else float((np.abs(got - expected) / np.maximum(1.0, np.abs(expected))).max())
+        if got is None or got.shape != expected.shape:
+            out[name] = np.inf
+            continue
+        worst = float((np.abs(got - expected) / np.maximum(1.0, np.abs(expected))).max())
         out[name] = worst if np.isfinite(worst) else np.inf
     return out
 

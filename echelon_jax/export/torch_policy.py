@@ -388,7 +388,9 @@ def probe_observation(size: int) -> list[list[list[float]]]:
 def probe(policy: OriginalPolicy) -> dict[str, Any]:
     """Return mean and value of the probe's last step; the second row's memory is reset before it."""
     like = policy.actor_logstd
-    observation = torch.tensor(probe_observation(policy.dimensions["observation"]), dtype=like.dtype, device=like.device)
+    observation = torch.tensor(
+        probe_observation(policy.dimensions["observation"]), dtype=like.dtype, device=like.device
+    )
     h, c = policy.initial_state(PROBE_ROWS)
     with torch.no_grad():
         for t in range(PROBE_STEPS):

@@ -1,0 +1,273 @@
+"""Does an exported policy play as the JAX policy plays? Whole games in the plain numpy environment (`reference`).
+
+    python -m echelon_jax.export.behaviour RUN --games 200
+
+plays the torch policy against the scripted opponent there, the JAX policy in the JAX environment, and compares the win rates.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+import sys
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import torch
+import tyro
+
+from echelon_jax.agents.base import AgentParams
+from echelon_jax.agents.scripted import Scripted
+from echelon_jax.config import EnvConfig
+from echelon_jax.export.parity import HEADS, differences
+from echelon_jax.export.torch_policy import OriginalPolicy
+from echelon_jax.export.weights import clip_of
+from echelon_jax.learn.checkpoint import Policy, load_policy
+from echelon_jax.learn.evaluation import wilson
+from echelon_jax.learn.rollout import read
+from echelon_jax.parity.golden import column_words
+from echelon_jax.reference.environment import Arena, ReferenceEnv
+from echelon_jax.rules.materials import OPAQUE
+from echelon_jax.rules.mechs import TEAM_NAMES
+from echelon_jax.sim.rules import sim_rules
+
+Decide = Callable[[np.ndarray], np.ndarray]  # observation [team, obs] -> actions [team, actions]
+
+
+# -- Step by step -------------------------------------------------------------------------------------------------------
+
+
+class Followed(NamedTuple):
+    """An episode that the JAX policy played on both sides while the torch policy watched.
+
+    Attributes:
+        steps: decisions.
+        worst: largest difference per head, over all decisions of living mechs.
+        outcome: how it ended.
+    """
+
+    steps: int
+    worst: dict[str, float]
+    outcome: dict[str, Any] | None
+
+
+def follow(policy: Policy, module: OriginalPolicy, seeds: Iterable[int]) -> list[Followed]:
+    """Play one whole episode per seed in the reference environment, both programs carrying their own memory."""
+    network, config, clip = policy.network, policy.env_config, clip_of(policy)
+
+    def decide(carry: Any, observation: Any, key: Any) -> Any:
+        seen = read(network.features, policy.observation_moments, clip, observation)
+        carry, distribution, value = network.apply(policy.params, carry, seen, jnp.zeros(observation.shape[:2], bool))
+        log_std = jnp.broadcast_to(distribution.log_std, distribution.mean.shape)
+        heads = (distribution.mean, log_std, value, carry.h, carry.c)
+        return carry, distribution.action(distribution.sample(key)), heads
+
+    compiled = jax.jit(decide)
+    env, n, played = ReferenceEnv(config), config.num_mechs, []
+    for seed in seeds:
+        step, key = env.reset(seed), jax.random.key(seed)
+        carry, (h, c) = network.initial_carry(2, config.team_size), module.initial_state(n)
+        worst, count = dict.fromkeys(HEADS, 0.0), 0
+        while not step.episode_over:
+            # Two teams are two arenas to the network, as in training: telemetry is shared by those who see it.
+            sides = step.observation.reshape(2, config.team_size, -1)
+            carry, actions, heads = compiled(carry, sides, jax.random.fold_in(key, count))
+            with torch.no_grad():
+                theirs = module(torch.from_numpy(step.observation), h, c, torch.zeros(n, dtype=torch.bool))
+            h, c = theirs[3:]
+            living = step.info["alive"]
+            ours = {k: np.asarray(v).reshape(n, *v.shape[2:])[living] for k, v in zip(HEADS, heads, strict=True)}
+            found = differences(ours, {k: v.detach().numpy()[living] for k, v in zip(HEADS, theirs, strict=True)})
+            worst = {name: max(worst[name], found[name]) for name in HEADS}
+            step = env.step(np.asarray(actions).reshape(n, -1))
+            count += 1
+        played.append(Followed(count, worst, step.info["outcome"]))
+    return played
+
+
+# -- Games against the scripted opponent ----------------------------------------------------------------------------------
+
+
+class ScriptedSide:
+    """The scripted opponent in a reference arena: the JAX function, shown the arena's numbers."""
+
+    def __init__(self, config: EnvConfig, fire_probability: float = 1.0) -> None:
+        self.config, self._agent = config, Scripted(config)
+        rules = SimpleNamespace(rules=sim_rules(config))
+        numbers = AgentParams(fire_probability=jnp.float32(fire_probability))
+
+        def view(arrays: dict[str, Any]) -> Any:
+            """The part of an EnvState that the agent reads."""
+            mechs = SimpleNamespace(**arrays["mechs"])
+            sim = SimpleNamespace(mechs=mechs, grid=SimpleNamespace(opaque=arrays["opaque"]))
+            place = SimpleNamespace(zone=arrays["zone"])
+            return SimpleNamespace(sim=sim, place=place, contact_slots=arrays["contact_slots"])
+
+        def act(memory: Any, arrays: Any, key: Any) -> Any:
+            return self._agent.act(rules, numbers, memory, view(arrays), key[None])  # type: ignore[arg-type]
+
+        self._begin = jax.jit(lambda arrays: self._agent.init(rules, view(arrays)))  # type: ignore[arg-type]
+        self._act = jax.jit(act)
+        self._memory: Any = None
+        self._key: Any = None
+        self._count = 0
+
+    def reset(self, arena: Arena, seed: int) -> None:
+        """Forget the last game."""
+        self._memory, self._key, self._count = self._begin(self._arrays(arena)), jax.random.key(seed), 0
+
+    def act(self, arena: Arena) -> np.ndarray:
+        """Return actions [mechs, actions] for everybody."""
+        key = jax.random.fold_in(self._key, self._count)
+        self._count += 1
+        self._memory, actions = self._act(self._memory, self._arrays(arena), key)
+        return np.asarray(actions[0])
+
+    def _arrays(self, arena: Arena) -> dict[str, Any]:
+        mechs, dt = arena.battle.mechs, self.config.dt
+        columns: dict[str, np.ndarray] = {
+            "position": np.array([m.pos for m in mechs], np.float32),
+            "yaw": np.array([m.yaw for m in mechs], np.float32),
+            "alive": np.array([m.alive for m in mechs]),
+            "heat": np.array([m.heat for m in mechs], np.float32),
+            "painted": np.array([math.ceil(m.painted_remaining / dt) for m in mechs], np.int32),
+            "last_painter": np.array([-1 if m.last_painter is None else m.last_painter for m in mechs], np.int32),
+        }
+        return {
+            "mechs": {name: column[None] for name, column in columns.items()},
+            "opaque": column_words(arena.battle.world.material[None], OPAQUE, self.config),
+            "zone": np.array([[arena.zone.x, arena.zone.y, arena.zone.radius]], np.float32),
+            "contact_slots": np.array(arena.contact_slots, np.int32)[None],
+        }
+
+
+class Record(NamedTuple):
+    """Games of one player: won, drawn and lost."""
+
+    wins: int
+    draws: int
+    losses: int
+
+    @property
+    def games(self) -> int:
+        """All of them."""
+        return self.wins + self.draws + self.losses
+
+    @property
+    def interval(self) -> tuple[float, float]:
+        """95 % interval of the win rate."""
+        return wilson(self.wins, self.games)
+
+
+def play_reference(
+    config: EnvConfig,
+    player: Callable[[int], Decide],
+    seeds: Iterable[int],
+    fire_probability: float = 1.0,
+    progress: Callable[[Record], None] | None = None,
+) -> Record:
+    """Play two games per seed, one on each side, against the scripted opponent in the reference environment.
+
+    Arguments:
+        player: called with the game's number, returns the decisions of a player that remembers nothing yet.
+    """
+    env, opponent = ReferenceEnv(config), ScriptedSide(config, fire_probability)
+    wins = draws = losses = number = 0
+    for seed in seeds:
+        for side, name in enumerate(TEAM_NAMES):
+            step = env.reset(int(seed))
+            opponent.reset(env.arena, number)
+            decide = player(number)
+            rows = slice(side * config.team_size, (side + 1) * config.team_size)
+            while not step.episode_over:
+                actions = opponent.act(env.arena).copy()
+                actions[rows] = decide(step.observation[rows])
+                step = env.step(actions)
+            winner = step.info["outcome"]["winner"]
+            wins, draws = wins + (winner == name), draws + (winner == "draw")
+            losses += winner not in (name, "draw")
+            number += 1
+            if progress is not None:
+                progress(Record(wins, draws, losses))
+    return Record(wins, draws, losses)
+
+
+def torch_player(module: OriginalPolicy, seed: int = 0) -> Callable[[int], Decide]:
+    """Return the sampling torch policy as a player for `play_reference`."""
+
+    def begin(number: int) -> Decide:
+        generator = torch.Generator().manual_seed(seed * 1_000_003 + number)
+        memory: list[Any] = [None]
+
+        def decide(observation: np.ndarray) -> np.ndarray:
+            acted = module.act(torch.from_numpy(np.array(observation)), memory[0], generator=generator)
+            memory[0] = acted.state
+            return acted.action.numpy()
+
+        return decide
+
+    return begin
+
+
+def agree(a: Record, b: Record) -> bool:
+    """Whether two win rates differ by no more than the 95 % interval of their difference (Newcombe 1998, method 10)."""
+    (low_a, high_a), (low_b, high_b) = a.interval, b.interval
+    p, q = a.wins / a.games, b.wins / b.games
+    down, up = math.hypot(p - low_a, high_b - q), math.hypot(high_a - p, q - low_b)
+    return p - q - down <= 0.0 <= p - q + up
+
+
+# -- As a script ----------------------------------------------------------------------------------------------------------
+
+
+@dataclasses.dataclass(frozen=True)
+class Behaviour:
+    """Compare the win rate of a policy's torch export in the reference environment with its own in the JAX environment."""
+
+    run_path: tyro.conf.Positional[Path]
+    """A run directory or a checkpoint."""
+    games: int = 200
+    """Games in each environment; an even number."""
+    follow: int = 20
+    """Whole episodes followed decision by decision first."""
+    seed: int = 0
+    """Of the maps and of every draw."""
+
+    def run(self) -> int:
+        """Play and print; returns 0 if everything agrees, else 1."""
+        from echelon_jax.cli.evaluate import evaluate_policy
+        from echelon_jax.export.parity import TOLERANCE
+        from echelon_jax.export.torch_files import torch_module
+        from echelon_jax.worldgen.bank import evaluation_seeds
+
+        torch.set_num_threads(1)
+        policy = load_policy(self.run_path)
+        module = torch_module(policy)
+        followed = follow(policy, module, range(self.seed, self.seed + self.follow))
+        worst = {name: max((f.worst[name] for f in followed), default=0.0) for name in HEADS}
+        steps = sum(f.steps for f in followed)
+        print(f"{len(followed)} episodes, {steps} decisions:", ", ".join(f"{k} {v:.1e}" for k, v in worst.items()))
+        seeds = evaluation_seeds(self.seed, self.games // 2)
+
+        def progress(record: Record) -> None:
+            if sys.stderr.isatty() or record.games % 20 == 0:
+                print(f"\r{record}", end="", file=sys.stderr, flush=True)
+
+        theirs = play_reference(policy.env_config, torch_player(module, self.seed), seeds, progress=progress)
+        summary = evaluate_policy(policy, "scripted", games=self.games, arenas=min(self.games, 100), seed=self.seed)
+        ours = Record(*(int(summary[name]) for name in ("wins", "draws", "losses")))
+        good = agree(theirs, ours) and max(worst.values()) <= TOLERANCE
+        for name, record in (("torch in the reference environment", theirs), ("JAX in the JAX environment", ours)):
+            low, high = record.interval
+            print(f"{name}: {record.wins} of {record.games} won ({low:.0%} to {high:.0%})")
+        print("agree" if good else "DO NOT agree")
+        return 0 if good else 1
+
+
+if __name__ == "__main__":
+    sys.exit(tyro.cli(Behaviour).run())
