@@ -21,17 +21,20 @@ import jax
 import numpy as np
 
 from echelon_jax.config import EnvConfig
-from echelon_jax.env.state import REASONS, STATISTICS, WINNERS, EnvState, Step
+from echelon_jax.env.environment import Echelon
+from echelon_jax.env.rewards import original_rewards
+from echelon_jax.env.state import REASONS, STATISTICS, WINNERS, EnvParams, EnvState, Step
 from echelon_jax.parity.compare import Agreement, compare, near, same
 from echelon_jax.parity.exchange import FLOATS, TIMERS, SlotNoise, stack, to_reference
 from echelon_jax.parity.fuzz_cases import Case, make_case
 from echelon_jax.parity.golden import Episode, column_words
-from echelon_jax.parity.teacher_forced import FieldCount, Stepper, stepper
+from echelon_jax.parity.teacher_forced import FieldCount, Stepper
 from echelon_jax.reference.environment import Advance, Arena
 from echelon_jax.rules.materials import AIR, COLLIDES, OPAQUE
 from echelon_jax.rules.mechs import TEAM_NAMES, roster
+from echelon_jax.sim.rules import sim_rules
 
-WIDTH = 16  # arenas of the compiled step
+WIDTH = 8  # arenas of the compiled step
 NUDGES, NUDGE = 64, 1e-5
 CASES = Path("tests") / "data" / "fuzz"
 
@@ -125,6 +128,29 @@ def play_reference(config: EnvConfig, cases: Sequence[Case]) -> Expected:
     episode.__dict__["grids"] = (np.repeat(material, 2, 0), np.repeat(hp, 2, 0))
     episode.__dict__["tube_smoke"] = np.array(smoke)
     return Expected(episode, arenas)
+
+
+# ---- one step of the JAX simulator ----------------------------------------------------------------------------------
+
+
+def original_params(config: EnvConfig) -> EnvParams:
+    """Rules and rewards of the original. There is no bank: a step never reads it."""
+    return EnvParams(rules=sim_rules(config), rewards=original_rewards(), bank=None)  # type: ignore[arg-type]
+
+
+def compile_step(config: EnvConfig, width: int = WIDTH) -> jax.stages.Compiled:
+    """The compiled step (params, state, actions, noise) -> (state, step) for a batch of `width` arenas."""
+    env = Echelon(config)
+    case = stack([make_case(config, 0)] * width)
+    step = jax.jit(lambda params, state, actions, noise: env.step_batch_with_noise(params, state, actions, noise))
+    return step.lower(original_params(config), case.state, case.actions, case.noise).compile()
+
+
+def stepper(config: EnvConfig, compiled: jax.stages.Compiled | None = None, params: EnvParams | None = None) -> Stepper:
+    """The step of `WIDTH` arenas under the original's rules, or under `params`."""
+    run = compile_step(config) if compiled is None else compiled
+    bound = original_params(config) if params is None else params
+    return lambda state, actions, noise: run(bound, state, actions, noise)
 
 
 # ---- comparison -----------------------------------------------------------------------------------------------------
