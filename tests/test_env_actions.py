@@ -87,7 +87,19 @@ def test_observation_controls_take_the_first_largest_and_a_strict_threshold():
 
 def test_triggers_are_strictly_positive_and_throttle_is_in_order():
     made, actions = scenes()
-    made.act(actions, 0, "red_1", forward=0.1, strafe=0.2, vertical=0.3, yaw_rate=0.4, primary=1e-6, vent=0, special=-1, tertiary=1)
+    made.act(
+        actions,
+        0,
+        "red_1",
+        forward=0.1,
+        strafe=0.2,
+        vertical=0.3,
+        yaw_rate=0.4,
+        primary=1e-6,
+        vent=0,
+        special=-1,
+        tertiary=1,
+    )
     commands = decide(CONFIG, made.ready(), jnp.asarray(actions)).commands
     assert np.allclose(commands.throttle[0, 6], [0.1, 0.2, 0.3, 0.4])
     pulled = [bool(getattr(commands, name)[0, 6]) for name in ("primary", "vent", "secondary", "tertiary", "special")]

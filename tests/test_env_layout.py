@@ -69,7 +69,15 @@ def test_a_normaliser_leaves_flags_one_hots_and_maps_alone():
     layout = observation_layout(EnvConfig())
     mask = layout.continuous
     assert mask.shape == (589,)
-    for name in ("local_map", "telemetry", "hull", "own/in_zone", "own/sort_mode", "contact_0/used", "contact_4/relation"):
+    for name in (
+        "local_map",
+        "telemetry",
+        "hull",
+        "own/in_zone",
+        "own/sort_mode",
+        "contact_0/used",
+        "contact_4/relation",
+    ):
         assert not mask[layout[name].slice].any(), name
     for name in ("contact_0/offset", "contact_4/hp", "message/2", "sound/rear_left", "own/velocity", "own/time"):
         assert mask[layout[name].slice].all(), name

@@ -28,7 +28,17 @@ look = jax.jit(observe, static_argnums=0)
 def contact_scene(made: Scenes, arena: int) -> None:
     made.put(arena, "blue_0", 10.3, 30.2, yaw=0.7, velocity=(0.5, 0, 0))
     made.put(
-        arena, "red_1", 20.3, 27.2, yaw=1.0, velocity=(1, 2, 0), hp=75, heat=50, stability=60, painted=40, last_painter=4
+        arena,
+        "red_1",
+        20.3,
+        27.2,
+        yaw=1.0,
+        velocity=(1, 2, 0),
+        hp=75,
+        heat=50,
+        stability=60,
+        painted=40,
+        last_painter=4,
     )
 
 
@@ -52,11 +62,11 @@ def full():
     made.change(BROKEN, "red_1", velocity=np.nan)
     sound_scene(made, SOUND)
     sound_scene(made, WALLED)
-    made.box(WALLED, range(20, 40), range(23, 24), range(0, 8))
+    made.box(WALLED, range(20, 40), range(23, 24), range(8))
     made.put(MAP, "blue_0", 30.6, 20.3, yaw=np.pi / 6)
-    made.box(MAP, range(33, 35), range(21, 23), range(0, 2))
+    made.box(MAP, range(33, 35), range(21, 23), range(2))
     made.put(CORNER, "blue_0", 30.5, 30.5, yaw=0.0)
-    made.box(CORNER, range(33, 34), range(31, 32), range(0, 1))
+    made.box(CORNER, range(33, 34), range(31, 32), range(1))
     made.put(CORNER, "blue_1", 2.5, 10.5, yaw=0.0)
     sound_scene(made, TURNED)
     made.change(TURNED, "blue_0", yaw=0.4)
@@ -83,7 +93,16 @@ def test_a_contact_row_has_the_worked_numbers(full):
     expected = [0.166667, -0.05, -0.00833333, 0.05, 0.2, 0, 0.841471, 0.540302, 0.5, 0.5, 0.6, 0, 0, 0, 1, 0]
     expected += [0, 0, 1, 0, 1, 1, -0.020224, 0.0095673, 0.828855]
     assert np.allclose(seen.observation[CONTACT, 0, 75:100], expected, atol=2e-6)
-    scalars = {563: 0.666667, 569: 0.05, 570: 0, 571: 0, 577: 0.328333, 578: -0.00333335, 579: -0.0333333, 580: 0.0833333}
+    scalars = {
+        563: 0.666667,
+        569: 0.05,
+        570: 0,
+        571: 0,
+        577: 0.328333,
+        578: -0.00333335,
+        579: -0.0333333,
+        580: 0.0833333,
+    }
     for index, value in scalars.items():
         assert seen.observation[CONTACT, 0, index] == pytest.approx(value, abs=1e-6), index
 
@@ -173,7 +192,7 @@ def hidden():
     made = Scenes(config, 9)
     for arena in range(9):
         made.put(arena, "blue_0", 10.3, 30.2)
-        made.box(arena, range(20, 21), range(0, 60), range(0, 20))
+        made.box(arena, range(20, 21), range(60), range(20))
         made.put(arena, "red_1", 23.3 if arena == RADAR else 25.3, 30.2)
     made.change(HOT, "red_1", heat=80.0)
     made.change(HOTTER, "red_1", heat=80.1)
@@ -214,7 +233,9 @@ def test_a_jammer_at_twenty_voxels_halves_the_sensors(hidden):
     quality = sensor_quality(made.config, made.rules, state.sim.mechs)
     assert float(quality.q[JAMMED, 0]) == pytest.approx(0.4905, abs=1e-4)
     layout = observation_layout(made.config)
-    assert float(seen.observation[JAMMED, 0, layout["own/sensor_quality"].offset]) == pytest.approx(0.4905 / 1.5, abs=1e-4)
+    assert float(seen.observation[JAMMED, 0, layout["own/sensor_quality"].offset]) == pytest.approx(
+        0.4905 / 1.5, abs=1e-4
+    )
 
 
 def test_sensor_quality_has_the_worked_numbers():
@@ -268,7 +289,9 @@ def test_contact_slots_follow_the_rule_in_every_mode():
         health = np.clip(mechs.hp[a] / np.asarray(made.rules.max_hp), 0, 1)
         for i in range(n):
             key = (np.zeros(n), -rank, health)[made.state.sort_mode[a, i]]
-            by_hand = slots_by_hand(i, visible[a, i], who.team, key, np.asarray(distance[a, i]), made.state.hostile_only[a, i])
+            by_hand = slots_by_hand(
+                i, visible[a, i], who.team, key, np.asarray(distance[a, i]), made.state.hostile_only[a, i]
+            )
             assert chosen[a, i].tolist() == by_hand, (a, i)
 
 

@@ -1,5 +1,7 @@
 """The `original` network (learning spec 2, B.2)."""
 
+import functools
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -11,6 +13,17 @@ from echelon_jax.learn.features import Features, Observation, features_of
 from echelon_jax.learn.networks import Carry, OriginalNetwork
 
 SMALL = Features(7, 2, 3, (True,) * 7)
+TINY = OriginalNetwork(SMALL, 4, 8, 8)
+
+
+@functools.partial(jax.jit, static_argnums=0)
+def init(network, key):
+    return network.init(key)
+
+
+@functools.partial(jax.jit, static_argnums=0)
+def apply(network, params, carry, observation, reset):
+    return network.apply(params, carry, observation, reset)
 
 
 def vector_network():
@@ -39,7 +52,7 @@ def test_vectors_of_the_original():
     # plain layer: nothing is shared.
     features = Features(589, 0, 0, (False,) * 589)
     network, params = OriginalNetwork(features, 26), vector_network()
-    assert jax.tree.map(jnp.shape, params) == jax.tree.map(jnp.shape, network.init(jax.random.key(0)))
+    assert jax.tree.map(jnp.shape, params) == jax.tree.map(jnp.shape, init(network, jax.random.key(0)))
     assert sum(x.size for x in jax.tree.leaves(params)) == 227_637 - 512  # the two bias vectors are one
     k = np.arange(589)
     action = jnp.asarray(np.tanh(0.1 * (np.arange(26) - 12)[None] + 0.2 * np.arange(2)[:, None]), jnp.float32)
@@ -64,7 +77,7 @@ def test_vectors_of_the_original():
         rows = (np.sin(0.05 * k[None] + np.arange(2)[:, None]) * (1 + 0.1 * t)).astype(np.float32)
         observation = Observation(jnp.asarray(rows)[:, None], jnp.zeros((2, 0), jnp.uint8))
         reset = jnp.asarray([[False], [t == 2]])
-        carry, distribution, value = network.apply(params, carry, observation, reset)
+        carry, distribution, value = apply(network, params, carry, observation, reset)
         log_prob, values, h, c = expected[t]
         assert np.allclose(distribution.log_prob(u[:, None])[:, 0], log_prob, atol=2e-4)
         assert np.allclose(value[:, 0], values, atol=2e-6)
@@ -82,12 +95,12 @@ def test_the_shared_block_gives_the_same_as_one_whole_product():
     shared_size, size = SMALL.shared_size, SMALL.size
     raw = rng.normal(size=(3, 2, size)).astype(np.float32)
     raw[..., 2:5] = rng.integers(0, 2, (3, 1, shared_size))
-    split, plain = OriginalNetwork(SMALL, 4, 8, 8), OriginalNetwork(Features(size, 0, 0, (True,) * size), 4, 8, 8)
-    params, carry = split.init(jax.random.key(1)), split.initial_carry(3, 2)
+    split, plain = TINY, OriginalNetwork(Features(size, 0, 0, (True,) * size), 4, 8, 8)
+    params, carry = init(split, jax.random.key(1)), split.initial_carry(3, 2)
     reset = jnp.zeros((3, 2), bool)
     whole = Observation(jnp.asarray(raw), jnp.zeros((3, 0), jnp.uint8))
-    a = split.apply(params, carry, SMALL.split(jnp.asarray(raw)), reset)
-    b = plain.apply(params, carry, whole, reset)
+    a = apply(split, params, carry, SMALL.split(jnp.asarray(raw)), reset)
+    b = apply(plain, params, carry, whole, reset)
     assert all(np.allclose(x, y, atol=1e-6) for x, y in zip(jax.tree.leaves(a), jax.tree.leaves(b)))
 
 
@@ -106,53 +119,50 @@ def random_sequence(steps=6, arenas=3, mechs=2, seed=0):
 
 
 def test_unrolling_a_sequence_equals_applying_step_by_step():
-    network = OriginalNetwork(SMALL, 4, 8, 8)
-    params = network.init(jax.random.key(2))
+    params = init(TINY, jax.random.key(2))
     observation, reset = random_sequence()
     rng = np.random.default_rng(1)
     carry = Carry(*(jnp.asarray(rng.normal(size=(3, 2, 8)), jnp.float32) for _ in range(2)))
-    distribution, value = network.unroll(params, carry, observation, reset)
+    distribution, value = TINY.unroll(params, carry, observation, reset)
     for t in range(6):
         now = jax.tree.map(lambda x, t=t: x[t], observation)
-        carry, one, v = network.apply(params, carry, now, reset[t])
+        carry, one, v = apply(TINY, params, carry, now, reset[t])
         assert np.allclose(one.mean, distribution.mean[t], atol=1e-6) and np.allclose(v, value[t], atol=1e-6)
 
 
 def test_reset_makes_a_mech_forget_and_touches_no_other():
-    network = OriginalNetwork(SMALL, 4, 8, 8)
-    params = network.init(jax.random.key(2))
+    params = init(TINY, jax.random.key(2))
     observation, _ = random_sequence(1)
     now = jax.tree.map(lambda x: x[0], observation)
     carry = Carry(jnp.ones((3, 2, 8)), jnp.ones((3, 2, 8)))
     reset = jnp.zeros((3, 2), bool).at[1, 0].set(True)
     some, none = (
-        network.apply(params, carry, now, reset)[0],
-        network.apply(params, carry, now, ~jnp.ones_like(reset))[0],
+        apply(TINY, params, carry, now, reset)[0],
+        apply(TINY, params, carry, now, ~jnp.ones_like(reset))[0],
     )
-    fresh = network.apply(params, network.initial_carry(3, 2), now, jnp.zeros_like(reset))[0]
+    fresh = apply(TINY, params, TINY.initial_carry(3, 2), now, jnp.zeros_like(reset))[0]
     assert np.array_equal(some.h[1, 0], fresh.h[1, 0])
     kept = ~np.asarray(reset)
     assert np.array_equal(np.asarray(some.h)[kept], np.asarray(none.h)[kept])
 
 
 def test_a_memory_of_nan_is_forgotten_too():
-    network = OriginalNetwork(SMALL, 4, 8, 8)
     now = jax.tree.map(lambda x: x[0], random_sequence(1)[0])
     carry = Carry(jnp.full((3, 2, 8), jnp.nan), jnp.full((3, 2, 8), jnp.nan))
-    out = network.apply(network.init(jax.random.key(0)), carry, now, jnp.ones((3, 2), bool))
+    out = apply(TINY, init(TINY, jax.random.key(0)), carry, now, jnp.ones((3, 2), bool))
     assert np.isfinite(out[2]).all()
 
 
 def test_forget_bias_is_one_once_and_can_be_left_to_chance():
-    bias = OriginalNetwork(SMALL, 4, 8, 8).init(jax.random.key(0))["lstm_bias"]
+    bias = init(TINY, jax.random.key(0))["lstm_bias"]
     assert (bias[8:16] == 1.0).all() and (abs(jnp.concatenate([bias[:8], bias[16:]])) <= 2 / np.sqrt(8)).all()
-    plain = OriginalNetwork(SMALL, 4, 8, 8, forget_bias=None).init(jax.random.key(0))["lstm_bias"]
+    plain = init(OriginalNetwork(SMALL, 4, 8, 8, forget_bias=None), jax.random.key(0))["lstm_bias"]
     assert (abs(plain) <= 2 / np.sqrt(8)).all() and not (plain[8:16] == 1.0).any()
 
 
 def test_initialisation_follows_the_table():
     features = features_of(EnvConfig())
-    params = OriginalNetwork(features, 26).init(jax.random.key(0))
+    params = init(OriginalNetwork(features, 26), jax.random.key(0))
     bounds = {"encoder_0_kernel": 589, "encoder_0_bias": 589, "encoder_1_kernel": 128, "lstm_kernel": 128}
     for name, fan_in in bounds.items():
         largest = float(jnp.abs(params[name]).max())
@@ -164,12 +174,11 @@ def test_initialisation_follows_the_table():
 
 
 def test_log_std_is_clamped_where_used_and_projected_back():
-    network = OriginalNetwork(SMALL, 4, 8, 8)
-    params = {**network.init(jax.random.key(0)), "log_std": jnp.asarray([-9.0, 0.5, 3.0, 1.0])}
+    params = {**init(TINY, jax.random.key(0)), "log_std": jnp.asarray([-9.0, 0.5, 3.0, 1.0])}
     now = jax.tree.map(lambda x: x[0], random_sequence(1)[0])
-    distribution = network.apply(params, network.initial_carry(3, 2), now, jnp.zeros((3, 2), bool))[1]
+    distribution = apply(TINY, params, TINY.initial_carry(3, 2), now, jnp.zeros((3, 2), bool))[1]
     assert isinstance(distribution, SquashedGaussian)
-    assert distribution.log_std.tolist() == [-5.0, 0.5, 1.0, 1.0] == network.project(params)["log_std"].tolist()
+    assert distribution.log_std.tolist() == [-5.0, 0.5, 1.0, 1.0] == TINY.project(params)["log_std"].tolist()
 
 
 def test_telemetry_is_the_shared_block_of_the_environment():

@@ -19,6 +19,7 @@ from echelon_jax.learn.normalize import (
 )
 
 RNG = np.random.default_rng(0)
+batch_moments, merge = jax.jit(batch_moments), jax.jit(merge)
 
 
 def test_merging_batches_gives_the_moments_of_all_rows():

@@ -20,6 +20,16 @@ NETWORK = OriginalNetwork(FEATURES, CONFIG.action_size, 8, 8)
 ENV, AGENT = FakeEnv(), CountingAgent()
 FIRE = AgentParams(fire_probability=jnp.float32(1.0))
 PARAMS = fake_params(death_rate=0.05, verdict_rate=0.03)
+apply = jax.jit(NETWORK.apply)
+env_step = jax.jit(ENV.step_batch)
+see = jax.jit(lambda moments, observation: read(FEATURES, moments, None, learner_rows(observation)))
+
+
+@jax.jit
+def env_keys(key):
+    """The keys with which a rollout steps the environment, [decisions, arenas]."""
+    steps = jax.random.split(key, STEPS)
+    return jax.vmap(lambda k: jax.random.split(jax.random.split(k, 3)[2], ARENAS))(steps)
 
 
 def test_the_learner_is_blue_in_even_arenas_and_red_in_odd_ones():
@@ -78,7 +88,6 @@ def test_every_kind_of_end_occurs_in_the_rollout(played):
 
 def test_replaying_the_rollout_outside_the_scan_gives_the_same(played):
     params, _, before, (after, rollout, last_value, _, _) = played
-    apply = jax.jit(NETWORK.apply)
     carry = before.carry
     for t in range(STEPS):
         now = jax.tree.map(lambda x, t=t: x[t], rollout.observation)
@@ -92,23 +101,21 @@ def test_replaying_the_rollout_outside_the_scan_gives_the_same(played):
 def test_replaying_the_environment_gives_the_same_rewards_and_observations(played):
     """An independent walk with the stored samples: arena order, mech order, sides, flags and resets all have to agree."""
     _, moments, before, (after, rollout, _, _, _) = played
-    step = jax.jit(ENV.step_batch)
     state, observation = before.env_state, before.observation
-    keys = jax.random.split(jax.random.key(3), STEPS)
+    keys = env_keys(jax.random.key(3))
     previous = None
     for t in range(STEPS):
         alive = np.asarray(state.alive)
         for a in range(ARENAS):
             rows = slice(0, TEAM) if a % 2 == 0 else slice(TEAM, 2 * TEAM)
             assert np.array_equal(rollout.alive[t, a], alive[a, rows])
-        seen = read(FEATURES, moments, None, learner_rows(observation))
+        seen = see(moments, observation)
         assert np.allclose(seen.own, rollout.observation.own[t], atol=1e-5)
         assert np.array_equal(seen.shared, rollout.observation.shared[t])
         if previous is not None:
             assert np.array_equal(rollout.reset[t], learner_rows(previous.terminated | previous.truncated))
         actions = everybody(rollout.sample[t])
-        env_key = jax.random.split(keys[t], 3)[2]
-        state, previous = step(PARAMS, jax.random.split(env_key, ARENAS), state, actions)
+        state, previous = env_step(PARAMS, keys[t], state, actions)
         observation = previous.observation
         assert np.allclose(learner_rows(previous.reward), rollout.reward[t], atol=1e-6)
     assert np.array_equal(state.step_count, after.env_state.step_count)
@@ -117,17 +124,15 @@ def test_replaying_the_environment_gives_the_same_rewards_and_observations(playe
 
 def test_final_values_are_of_the_last_state_under_the_memory_after_the_step(played):
     params, moments, before, (_, rollout, _, _, _) = played
-    step, carry, state = jax.jit(ENV.step_batch), before.carry, before.env_state
-    apply = jax.jit(NETWORK.apply)
-    keys, checked = jax.random.split(jax.random.key(3), STEPS), 0
+    carry, state = before.carry, before.env_state
+    keys, checked = env_keys(jax.random.key(3)), 0
     for t in range(STEPS):
         now = jax.tree.map(lambda x, t=t: x[t], rollout.observation)
         carry = apply(params, carry, now, rollout.reset[t])[0]
         actions = everybody(rollout.sample[t])
-        env_key = jax.random.split(keys[t], 3)[2]
-        state, result = step(PARAMS, jax.random.split(env_key, ARENAS), state, actions)
+        state, result = env_step(PARAMS, keys[t], state, actions)
         cut = np.asarray(rollout.truncated[t] & rollout.alive[t])
-        final = read(FEATURES, moments, None, learner_rows(result.final_observation))
+        final = see(moments, result.final_observation)
         value = apply(params, carry, final, jnp.zeros((ARENAS, TEAM), bool))[2]
         assert np.allclose(np.asarray(rollout.final_value[t])[cut], np.asarray(value)[cut], atol=1e-5)
         checked += cut.sum()

@@ -10,8 +10,7 @@ from jaxtyping import Array, Bool, Float32, Key
 from echelon_jax.env.state import EnvParams, EnvState
 
 
-@flax.struct.dataclass
-class AgentParams:
+class AgentParams(flax.struct.PyTreeNode):
     """Numbers of an opponent that may change without a recompile; an agent ignores those it has no use for."""
 
     fire_probability: Float32[Array, ""]  # chance that wanted fire is not suppressed, 0 to 1

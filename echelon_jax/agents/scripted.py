@@ -41,7 +41,6 @@ ECM_SWITCH, ECCM_SWITCH = 0.25, 0.75
 NARROW, WIDE, BROADSIDE = math.radians(30.0), math.radians(60.0), math.radians(90.0)
 
 
-@flax.struct.dataclass
 class ScriptedParams(AgentParams):
     """Numbers of the heuristic; scalars, or one per arena."""
 
@@ -49,8 +48,7 @@ class ScriptedParams(AgentParams):
     approach_speed_scale: Float32[Array, "*batch"] | float = 1.0  # throttle outside the zone
 
 
-@flax.struct.dataclass
-class ScriptedState:
+class ScriptedState(flax.struct.PyTreeNode):
     """What each mech remembers."""
 
     last_position: Float32[Array, "arenas mechs 3"]

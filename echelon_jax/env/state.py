@@ -28,8 +28,7 @@ REASONS = ("running", "zone_control", "elimination", "time_up")
 WINNERS = ("blue", "red", "draw")
 
 
-@flax.struct.dataclass
-class Place:
+class Place(flax.struct.PyTreeNode):
     """The fixed facts of the world an arena plays in, copied at reset (spec 2.8, 2.9: never refreshed)."""
 
     zone: Float32[Array, "arenas 3"]  # centre x, centre y, radius
@@ -38,8 +37,7 @@ class Place:
     seed: Int32[Array, " arenas"]  # of the generated world
 
 
-@flax.struct.dataclass
-class EnvState:
+class EnvState(flax.struct.PyTreeNode):
     """Everything an arena carries from one decision step to the next."""
 
     sim: SimState
@@ -60,8 +58,7 @@ class EnvState:
     winner: Int32[Array, " arenas"]  # index into WINNERS; meaningful once episode_over
 
 
-@flax.struct.dataclass
-class Bank:
+class Bank(flax.struct.PyTreeNode):
     """Worlds on the device; a reset copies one row. `observation` and `contact_slots` are what a reset to it shows."""
 
     material: UInt8[Array, "worlds voxels"]
@@ -78,8 +75,7 @@ class Bank:
     contact_slots: Int32[Array, "worlds mechs 5"]
 
 
-@flax.struct.dataclass
-class RewardWeights:
+class RewardWeights(flax.struct.PyTreeNode):
     """The original's reward weights (spec 3.3) as traced numbers."""
 
     approach: Float32[Array, ""]
@@ -91,8 +87,7 @@ class RewardWeights:
     contested_multiplier: Float32[Array, ""]
 
 
-@flax.struct.dataclass
-class EnvParams:
+class EnvParams(flax.struct.PyTreeNode):
     """What may change without a recompile: rule numbers, reward weights, the worlds."""
 
     rules: SimRules
@@ -100,8 +95,7 @@ class EnvParams:
     bank: Bank
 
 
-@flax.struct.dataclass
-class Info:
+class Info(flax.struct.PyTreeNode):
     """What a decision step reports besides observation, reward and flags."""
 
     reward_components: Float32[Array, "arenas mechs 7"]  # REWARD_COMPONENTS
@@ -118,8 +112,7 @@ class Info:
     lost_clouds: Int32[Array, " arenas"]
 
 
-@flax.struct.dataclass
-class Step:
+class Step(flax.struct.PyTreeNode):
     """The result of one decision step of a batch of arenas."""
 
     observation: Float32[Array, "arenas mechs obs"]  # after an AutoReset: the new episode's where episode_over

@@ -25,8 +25,7 @@ def from_action(action: Float32[Array, "*batch actions"]) -> Float32[Array, "*ba
     return 0.5 * (jnp.log1p(inside) - jnp.log1p(-inside))
 
 
-@flax.struct.dataclass
-class SquashedGaussian:
+class SquashedGaussian(flax.struct.PyTreeNode):
     """Independent Gaussians squashed by tanh; `log_std` broadcasts against `mean`."""
 
     mean: Float32[Array, "*batch actions"]

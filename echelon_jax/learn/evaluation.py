@@ -77,8 +77,7 @@ class AgentPlayer:
         return memory, rows(actions)
 
 
-@flax.struct.dataclass
-class PolicyNumbers:
+class PolicyNumbers(flax.struct.PyTreeNode):
     """What a trained policy needs to act: network parameters and the statistics that normalise its observations."""
 
     params: Params
@@ -142,8 +141,7 @@ class Games(NamedTuple):
     lost: np.ndarray
 
 
-@flax.struct.dataclass
-class _Board:
+class _Board(flax.struct.PyTreeNode):
     state: EnvState
     observation: Float32[Array, "arenas mechs obs"]
     memory_a: Any

@@ -13,8 +13,7 @@ from echelon_jax.config import EnvConfig
 from echelon_jax.env.layout import observation_layout
 
 
-@flax.struct.dataclass
-class Observation:
+class Observation(flax.struct.PyTreeNode):
     """An observation cut in two. `shared` is stored once per arena: all its mechs see the same, all episode long."""
 
     own: Float32[Array, "*batch arenas mechs own"]

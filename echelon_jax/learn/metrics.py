@@ -19,8 +19,7 @@ from echelon_jax.env.state import REASONS, REWARD_COMPONENTS, STATISTICS
 from echelon_jax.learn.ppo import UpdateMetrics
 
 
-@flax.struct.dataclass
-class RolloutSums:
+class RolloutSums(flax.struct.PyTreeNode):
     """Sums over a rollout. "Ended" sums run over the episodes that ended in it, from their first step on."""
 
     episodes: Float32[Array, ""]
@@ -42,8 +41,7 @@ class RolloutSums:
     deaths: Float32[Array, ""]  # of learner mechs
 
 
-@flax.struct.dataclass
-class Metrics:
+class Metrics(flax.struct.PyTreeNode):
     """Everything about one update; scalars and small vectors only."""
 
     rollout: RolloutSums

@@ -11,8 +11,7 @@ MIN_OBSERVATION_DEVIATION = 0.1
 MIN_RETURN_DEVIATION = 1e-3
 
 
-@flax.struct.dataclass
-class Moments:
+class Moments(flax.struct.PyTreeNode):
     """Mean and (biased) variance of `count` rows seen so far; 0 and 1 before the first."""
 
     mean: Float32[Array, "*features"]

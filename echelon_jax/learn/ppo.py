@@ -36,8 +36,7 @@ class PPOConfig:
     value_coefficient: float
 
 
-@flax.struct.dataclass
-class Batch:
+class Batch(flax.struct.PyTreeNode):
     """What the loss reads: a rollout of T steps and what was computed from it."""
 
     observation: Observation  # normalised
@@ -49,8 +48,7 @@ class Batch:
     target: Float32[Array, "time arenas mechs"]  # returns in units of the critic
 
 
-@flax.struct.dataclass
-class UpdateMetrics:
+class UpdateMetrics(flax.struct.PyTreeNode):
     """Means over all minibatches of an update, unless said otherwise."""
 
     loss: Float32[Array, ""]

@@ -42,8 +42,7 @@ class BatchEnv(Protocol):
         ...
 
 
-@flax.struct.dataclass
-class Actors:
+class Actors(flax.struct.PyTreeNode):
     """What the learner's mechs and their opponents carry from one decision to the next, across rollouts."""
 
     env_state: EnvState
@@ -55,8 +54,7 @@ class Actors:
     episode_return: Float32[Array, " arenas"]  # so far, summed over the learner's mechs
 
 
-@flax.struct.dataclass
-class Rollout:
+class Rollout(flax.struct.PyTreeNode):
     """T decisions of the learner's mechs, [time, arenas, team]; arenas in order, mechs in roster order of their side."""
 
     observation: Observation  # normalised

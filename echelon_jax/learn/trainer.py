@@ -42,8 +42,7 @@ from echelon_jax.learn.normalize import (
 from echelon_jax.learn.rollout import Actors, BatchEnv, begin, collect
 
 
-@flax.struct.dataclass
-class Ramp:
+class Ramp(flax.struct.PyTreeNode):
     """A linear schedule over updates, traced, so that changing it does not compile anew."""
 
     start: Float32[Array, ""]
@@ -56,8 +55,7 @@ class Ramp:
         return self.start + jnp.clip(done, 0.0, 1.0) * (self.end - self.start)
 
 
-@flax.struct.dataclass
-class TrainState:
+class TrainState(flax.struct.PyTreeNode):
     """All that a run needs to go on; a checkpoint holds exactly this."""
 
     params: Params

@@ -415,7 +415,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     print("events:", ", ".join(f"{count} {name}" for name, count in result.events.most_common()))
     for found in result.found:
         print(f"seed {found.seed}: {'explained' if found.explained else 'FAULT'}: {', '.join(found.fields)}")
-    for found in result.unexplained:
+    for found in result.unexplained[: args.faults]:
         small = shrink(step, config, make_case(config, found.seed))
         path = args.out / f"{args.mode}_{args.packs}_{found.seed}.npz"
         save_case(path, config, small)

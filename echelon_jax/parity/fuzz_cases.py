@@ -38,8 +38,7 @@ _TIMERS = (
 )
 
 
-@flax.struct.dataclass
-class Case:
+class Case(flax.struct.PyTreeNode):
     """One decision step to be made by both simulators; numpy leaves without an arena axis."""
 
     state: EnvState

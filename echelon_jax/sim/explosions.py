@@ -22,8 +22,7 @@ MAX_SPLASH_RADIUS = 2.5
 _SPLASH_CELLS = 6  # floor(e - 2.5) .. ceil(e + 2.5) - 1
 
 
-@flax.struct.dataclass
-class Blast:
+class Blast(flax.struct.PyTreeNode):
     """At most one explosion per arena."""
 
     active: Bool[Array, " arenas"]

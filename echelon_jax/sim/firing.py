@@ -83,8 +83,7 @@ def pulled(config: EnvConfig, commands: Commands) -> dict[int, Bool[Array, "aren
     return out
 
 
-@flax.struct.dataclass
-class _Geometry:
+class _Geometry(flax.struct.PyTreeNode):
     """Pairwise facts that hold for the whole phase, shooter first."""
 
     distance: Float32[Array, "arenas mechs mechs"]

@@ -18,8 +18,7 @@ from echelon_jax.sim.slots import slots
 from echelon_jax.sim.state import SimState
 
 
-@flax.struct.dataclass
-class Flight:
+class Flight(flax.struct.PyTreeNode):
     """Outcome of one update of selected projectiles. Exactly one of expired, intercepted, impact, or none (it flies on) holds."""
 
     slot: Int32[Array, "arenas selected"]

@@ -19,8 +19,7 @@ from echelon_jax.sim.state import Projectiles, SimState
 _SHOTS_PER_MECH = 3  # places in the launch order: missile, kinetic, smoke
 
 
-@flax.struct.dataclass
-class Launch:
+class Launch(flax.struct.PyTreeNode):
     """What each mech fired in one firing phase. Offsets run from the shooter's centre to its target's."""
 
     missile: Bool[Array, "*batch"]

@@ -14,8 +14,7 @@ from echelon_jax.config import EnvConfig
 from echelon_jax.sim.slots import slots
 
 
-@flax.struct.dataclass
-class Noise:
+class Noise(flax.struct.PyTreeNode):
     """The draws of one decision step; a draw that the rules do not ask for is ignored."""
 
     # Interception roll of (missile in tube slot `ring` of launcher heavy) against (defending heavy of the target's team, by pack).

@@ -18,8 +18,7 @@ from echelon_jax.rules.weapons import WEAPONS, Weapon
 MAX_BOX_COLUMNS = 5  # columns a mech's box can touch along one axis; a box of 4.0 or less
 
 
-@flax.struct.dataclass
-class SimRules:
+class SimRules(flax.struct.PyTreeNode):
     """Per-mech, per-weapon and shared numbers. Weapon arrays are indexed by weapon id, timers are substeps."""
 
     half: Float32[Array, "mechs 3"]  # half extents of the box

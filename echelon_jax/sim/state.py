@@ -11,8 +11,7 @@ import flax.struct
 from jaxtyping import Array, Bool, Float32, Int16, Int32, UInt8, UInt32
 
 
-@flax.struct.dataclass
-class Mechs:
+class Mechs(flax.struct.PyTreeNode):
     """All mechs of a batch of arenas; the dead keep their last values."""
 
     position: Float32[Array, "arenas mechs 3"]  # centre of the box
@@ -40,8 +39,7 @@ class Mechs:
     stamp: Int32[Array, "arenas mechs"]  # arrival order within a cell of the spatial grid (spec 2.6)
 
 
-@flax.struct.dataclass
-class Tally:
+class Tally(flax.struct.PyTreeNode):
     """What happened to and through each mech during the current decision step; cleared at its start."""
 
     took_damage: Float32[Array, "arenas mechs"]
@@ -62,8 +60,7 @@ class Tally:
     ams_intercepts: Int32[Array, "arenas mechs"]  # by defender
 
 
-@flax.struct.dataclass
-class Projectiles:
+class Projectiles(flax.struct.PyTreeNode):
     """Shots in flight. Which mech owns a slot is static (`slots.Slots`); `order` is the processing order."""
 
     alive: Bool[Array, "arenas slots"]
@@ -75,16 +72,14 @@ class Projectiles:
     order: Int32[Array, "arenas slots"]  # smaller is earlier in the original's list
 
 
-@flax.struct.dataclass
-class Smoke:
+class Smoke(flax.struct.PyTreeNode):
     """Smoke clouds; `clouds` slots per mech, life in substeps, 0 is a free slot."""
 
     position: Float32[Array, "arenas clouds 3"]
     life: Int32[Array, "arenas clouds"]
 
 
-@flax.struct.dataclass
-class Grid:
+class Grid(flax.struct.PyTreeNode):
     """Destructible voxels and, per column, two derived words: bit z set iff the voxel collides, or blocks sight."""
 
     material: UInt8[Array, "arenas voxels"]
@@ -93,8 +88,7 @@ class Grid:
     opaque: UInt32[Array, "arenas columns"]
 
 
-@flax.struct.dataclass
-class SimState:
+class SimState(flax.struct.PyTreeNode):
     """Everything the simulation core reads and writes."""
 
     mechs: Mechs
@@ -108,8 +102,7 @@ class SimState:
     lost_clouds: Int32[Array, " arenas"]  # overflow: clouds that replaced a living one, this episode
 
 
-@flax.struct.dataclass
-class Commands:
+class Commands(flax.struct.PyTreeNode):
     """What the simulation reads of the mechs' actions for one decision step (spec 5.2, 5.3)."""
 
     throttle: Float32[Array, "arenas mechs 4"]  # forward, strafe, vertical, yaw rate, each in [-1, 1]
