@@ -1,8 +1,9 @@
 """`echelon bench`: speed of the environment alone and of fused training, by a definition that stays the same.
 
-5 against 5 on 60x60x20, full observation, original rules, resets included. `env` plays uniform random actions on both sides; `train` is the
-whole fused update with hidden 128, 128 steps, 4 epochs, 4 minibatches against the scripted opponent. An env-step is one decision of
-one arena, a mech-step one decision of one mech (ten per env-step), a tick one substep of one arena (five per env-step).
+5 against 5 on 60x60x20, full observation, original rules, resets included. `env` plays uniform random actions on both
+sides; `train` is the whole fused update with hidden 128, 128 steps, 4 epochs, 4 minibatches against the scripted
+opponent. An env-step is one decision of one arena, a mech-step one decision of one mech (ten per env-step), a tick
+one substep of one arena (five per env-step).
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
-"""The firing phase: every living mech fires in roster order, each seeing what the earlier ones did (simulation spec 5, 9.3, D4, D5).
+"""The firing phase: living mechs fire in roster order, each seeing what the earlier ones did (simulation spec 5, 9.3).
 
-Positions do not change in this phase, so distances, bearings and lines of sight are computed for all pairs beforehand; a scan then
-goes through the roster. Only a wreck can change a view, so after a kill the clear views of that arena are looked at again.
+Positions do not change in this phase, so distances, bearings and lines of sight are computed for all pairs
+beforehand; a scan then goes through the roster. Only a wreck can change a view, so after a kill the clear views of
+that arena are looked at again.
 """
 
 from __future__ import annotations
@@ -61,8 +62,8 @@ def turns(num_packs: int) -> Turns:
             rows += [(mech, LASER, False, kinetic), (mech, FLAMER, True, kinetic)]
         else:
             rows.append((mech, _NO_WEAPON if mech_class == SCOUT else LASER, True, kinetic))
-    mech, hitscan, rest, kinetic = zip(*rows, strict=True)
-    return Turns(np.array(mech, np.int32), np.array(hitscan, np.int32), np.array(rest), np.array(kinetic, np.int32))
+    columns = [np.array(column) for column in zip(*rows, strict=True)]
+    return Turns(*(column if column.dtype == bool else column.astype(np.int32) for column in columns))
 
 
 def pulled(config: EnvConfig, commands: Commands) -> dict[int, Bool[Array, "arenas mechs"]]:
@@ -245,7 +246,10 @@ def _hitscan(
     gate: Bool[Array, " arenas"],
     turn: dict[str, Array],
 ) -> tuple[Mechs, Tally, Bool[Array, "arenas mechs"], Bool[Array, " arenas"]]:
-    """A laser or flamer shot of one mech (spec 5.7). Returns the mechs it killed, and whether the mech was able when its turn began."""
+    """A laser or flamer shot of one mech (spec 5.7).
+
+    Returns also the mechs it killed, and whether the shooter was able to fire when its turn began.
+    """
     n = config.num_mechs
     i, flamer = turn["mech"], turn["flamer"]
     enemies, same_pack = (jnp.asarray(t)[i] for t in team_masks(config.num_packs))

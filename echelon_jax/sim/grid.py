@@ -1,7 +1,8 @@
 """Reading and editing the voxels of a batch of arenas (simulation spec 2.4, 2.5).
 
-A phase reads everything it needs first, edits once, and from then on reads only the new grid: reading the old grid after an edit, or
-`where` over whole grids, copies them. The column words are edited bit by bit with the voxels, never rebuilt.
+A phase reads everything it needs first, edits once, and from then on reads only the new grid: reading the old grid
+after an edit, or `where` over whole grids, copies them. The column words are edited bit by bit with the voxels, never
+rebuilt.
 """
 
 from __future__ import annotations

@@ -51,7 +51,10 @@ def move(
     commands: Commands,
     order: Int32[Array, "arenas mechs"],
 ) -> SimState:
-    """One movement phase: every living mech, in `order`, tries x, then y, then z; later mechs meet earlier ones where they now are (D6)."""
+    """One movement phase: every living mech, in `order`, tries x, then y, then z.
+
+    Later mechs meet earlier ones where they now are (D6).
+    """
     mechs, words, dt = state.mechs, state.grid.collides, config.dt
     arenas, n = mechs.alive.shape
     alive = mechs.alive

@@ -1,7 +1,8 @@
 """The projectile phase: every shot in flight in list order, each seeing what the earlier ones did (simulation spec 6, 9.4 D2).
 
-In rounds: the next few pending projectiles of every arena are evaluated together against the current state; those before the first one
-with an effect (an impact or an interception) just fly on; that effect is applied; the rest are evaluated again in the next round.
+In rounds: the next few pending projectiles of every arena are evaluated together against the current state; those
+before the first one with an effect (an impact or an interception) just fly on; that effect is applied; the rest are
+evaluated again in the next round.
 """
 
 from __future__ import annotations
@@ -101,7 +102,7 @@ def _open_cloud(
 ) -> SimState:
     """A new smoke cloud in a free slot of its shooter; without one the oldest cloud goes, counted."""
     per_mech = slots(config).clouds
-    arenas, clouds = state.smoke.life.shape
+    clouds = state.smoke.life.shape[1]
     own = jnp.arange(clouds) // per_mech == shooter[:, None]
     life = jnp.where(own, state.smoke.life, jnp.iinfo(jnp.int32).max)
     slot = jnp.argmin(life, -1).astype(jnp.int32)

@@ -1,8 +1,8 @@
 """Line of sight through the voxels: the traversal of simulation spec 3.1 over flat lists of rays, and smoke (3.2).
 
-Every ray runs in lock step with the others of its list, one cell per iteration, so the functions here take lists (a leading `rays` axis)
-and an arena number per ray instead of being vmapped. Arithmetic is float32: against float64 no difference was found in 46,080 random
-rays; end points exactly on cell borders differ in a few per thousand (spec Q9).
+Every ray runs in lock step with the others of its list, one cell per iteration, so the functions here take lists (a
+leading `rays` axis) and an arena number per ray instead of being vmapped. Arithmetic is float32: against float64 no
+difference was found in 46,080 random rays; end points exactly on cell borders differ in a few per thousand (spec Q9).
 """
 
 from __future__ import annotations
@@ -61,9 +61,10 @@ def sight(
 ) -> Bool[Array, " rays"]:
     """Whether the terrain between two points leaves the view clear (spec 3.1 with the end cell left out).
 
-    x and y of both ends must lie inside the map (mech centres always do); z may lie above it. Rays not `wanted` cost nothing and read
-    clear. The state of a ray is kept small: linear column, level, three border parameters, and the steps left per axis packed
-    into one number (0: the goal was reached, -1: blocked). A step on an axis that has none left skips the goal for ever (Q9): blocked.
+    x and y of both ends must lie inside the map (mech centres always do); z may lie above it. Rays not `wanted` cost
+    nothing and read clear. The state of a ray is kept small: linear column, level, three border parameters, and the
+    steps left per axis packed into one number (0: the goal was reached, -1: blocked). A step on an axis that has none
+    left skips the goal for ever (Q9): blocked.
     """
     columns, width, top = opaque.shape[1], config.size_x, config.size_z
     words = opaque.reshape(-1)
@@ -75,10 +76,12 @@ def sight(
     dx, dy, dz = t.delta
     row = sy * width
 
-    def more(carry: tuple[Array, ...]) -> Array:
+    Carry = tuple[Array, Array, Array, Array, Array, Array]
+
+    def more(carry: Carry) -> Array:
         return (carry[-1] > 0).any()
 
-    def step(carry: tuple[Array, ...]) -> tuple[Array, ...]:
+    def step(carry: Carry) -> Carry:
         column, z, tx, ty, tz, left = carry
         live = left > 0
         on_z = tz <= jnp.minimum(tx, ty)
@@ -125,8 +128,8 @@ def walk(
 ) -> Walk:
     """The whole traversal of spec 3.1 for any end points, with the struck cell; for the short rays of projectiles and splash.
 
-    A ray that skips its goal (Q9) runs on to the first opaque cell or the border, as in the original. The original's budget of steps is
-    never what ends it: every step moves away from the start, so the border comes first.
+    A ray that skips its goal (Q9) runs on to the first opaque cell or the border, as in the original. The original's
+    budget of steps is never what ends it: every step moves away from the start, so the border comes first.
     """
     columns, width = opaque.shape[1], config.size_x
     limit = (config.size_x, config.size_y, config.size_z)
@@ -148,10 +151,12 @@ def walk(
     status = jnp.where(at_goal, jnp.where(first_solid & include_end, 3, 1), 0)
     status = jnp.where(wanted & t.moving, status, 1)
 
-    def more(carry: tuple[Array, ...]) -> Array:
+    Carry = tuple[Array, Array, Array, Array, Array, Array, Array]
+
+    def more(carry: Carry) -> Array:
         return (carry[-1] == 0).any()
 
-    def step(carry: tuple[Array, ...]) -> tuple[Array, ...]:
+    def step(carry: Carry) -> Carry:
         x, y, z, tx, ty, tz, status = carry
         live = status == 0
         on_z = live & (tz <= jnp.minimum(tx, ty))

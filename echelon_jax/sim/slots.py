@@ -1,8 +1,9 @@
 """Fixed projectile and smoke slots, sized from the bounds of simulation spec 12.1 and 12.2.
 
-Every slot belongs to one mech and one launcher for ever: the *tube* (missile and smoke, which share a cooldown) or the *barrel*
-(gauss or autocannon). A shot takes the first free slot of its launcher, so a projectile keeps its slot for life; the processing
-order of the original's list is kept in a separate `order` number. If a launcher has no free slot the shot is lost and counted.
+Every slot belongs to one mech and one launcher for ever: the *tube* (missile and smoke, which share a cooldown) or
+the *barrel* (gauss or autocannon). A shot takes the first free slot of its launcher, so a projectile keeps its slot
+for life; the processing order of the original's list is kept in a separate `order` number. If a launcher has no free
+slot the shot is lost and counted.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """The state of a batch of arenas as fixed-shape arrays (simulation spec 4.3, 2, 6, 12).
 
-Axis names: `arenas` (always leading), `mechs` in roster order (blue 0..n-1, then red), `slots` projectile slots, `clouds` smoke slots,
-`voxels` = z*Y*X + y*X + x, `columns` = y*X + x. Positions and velocities are (x, y, z) in voxels and voxels per second. Timers are whole
-substeps that count down to 0 (spec 1.2).
+Axis names: `arenas` (always leading), `mechs` in roster order (blue 0..n-1, then red), `slots` projectile slots, `clouds`
+smoke slots, `voxels` = z*Y*X + y*X + x, `columns` = y*X + x. Positions and velocities are (x, y, z) in voxels and voxels per
+second. Timers are whole substeps that count down to 0 (spec 1.2).
 """
 
 from __future__ import annotations

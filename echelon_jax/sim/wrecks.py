@@ -124,7 +124,7 @@ def next_wrecks(
 
 def bury(config: EnvConfig, rules: SimRules, grid: Grid, mechs: Mechs, dead: Bool[Array, "arenas mechs"]) -> Grid:
     """Place the wrecks of all `dead` mechs (already marked as not alive), in roster order within an arena."""
-    arenas, n = dead.shape
+    arenas = dead.shape[0]
     chunk = min(arenas, WRECKS_PER_ROUND)
 
     def more(carry: tuple[Grid, Bool[Array, "arenas mechs"]]) -> Bool[Array, ""]:
