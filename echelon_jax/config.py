@@ -7,7 +7,26 @@ import math
 from typing import Any
 
 OBSERVATION_MODES = ("full", "partial")
+INTERFACES = ("original", "modern")  # of observation, actions and reward
 RULE_SETS = ("original",)
+# Rules of the original that are mended where the switch is on.
+SWITCHES = (
+    "spawn_without_overlap",
+    "true_voxel_hp",
+    "honour_focus",
+    "fair_order",
+    "own_team_counts_against",
+    "clamp_before_collision",
+    "shots_end_at_border",
+    "smoke_opens",
+    "ceiling",
+    "ams_one_roll",
+    "zone_on_the_ground",
+    "fair_zone",
+    "terrain_on_small_maps",
+    "corridors_complete",
+    "tie_is_draw",
+)
 MAX_HEIGHT = 32  # a column of voxels is one uint32 word
 
 
@@ -40,6 +59,8 @@ class EnvConfig:
         target_selection, ewar, observation_control, communication: the original's four enable switches.
         voxel_size_m: edge of a voxel in metres; scales gravity only.
         clearance_z: levels counted by the local obstacle map.
+        spawn_without_overlap ... tie_is_draw: the mended rules, one switch each; see docs/differences.md.
+        observation, actions, reward: "original" or "modern".
 
     Raises:
         ValueError: naming the field and its allowed values.
@@ -60,6 +81,24 @@ class EnvConfig:
     communication: bool = True
     voxel_size_m: float = 1.0
     clearance_z: int = 4
+    spawn_without_overlap: bool = False
+    true_voxel_hp: bool = False
+    honour_focus: bool = False
+    fair_order: bool = False
+    own_team_counts_against: bool = False
+    clamp_before_collision: bool = False
+    shots_end_at_border: bool = False
+    smoke_opens: bool = False
+    ceiling: bool = False
+    ams_one_roll: bool = False
+    zone_on_the_ground: bool = False
+    fair_zone: bool = False
+    terrain_on_small_maps: bool = False
+    corridors_complete: bool = False
+    tie_is_draw: bool = False
+    observation: str = "original"
+    actions: str = "original"
+    reward: str = "original"
 
     def __post_init__(self) -> None:
         for field in ("size_x", "size_y"):
@@ -104,8 +143,10 @@ class EnvConfig:
             "a whole number from 0 to 64",
             self.comm_dim,
         )
-        for field in ("target_selection", "ewar", "observation_control", "communication"):
+        for field in ("target_selection", "ewar", "observation_control", "communication", *SWITCHES):
             _require(isinstance(getattr(self, field), bool), field, "true or false", getattr(self, field))
+        for field in ("observation", "actions", "reward"):
+            _require(getattr(self, field) in INTERFACES, field, f"one of {', '.join(INTERFACES)}", getattr(self, field))
         _require(
             _is_number(self.voxel_size_m) and self.voxel_size_m > 0,
             "voxel_size_m",
@@ -129,7 +170,8 @@ class EnvConfig:
             >>> EnvConfig.original(size_x=60, size_y=60).num_mechs
             10
         """
-        return cls(**overrides)
+        letter = dict.fromkeys(SWITCHES, False) | dict.fromkeys(("observation", "actions", "reward"), "original")
+        return cls(**{**letter, **overrides})
 
     @property
     def num_mechs(self) -> int:
