@@ -52,7 +52,7 @@ def test_vectors_of_the_original():
     # plain layer: nothing is shared.
     features = Features(589, 0, 0, (False,) * 589)
     network, params = OriginalNetwork(features, 26), vector_network()
-    assert jax.tree.map(jnp.shape, params) == jax.tree.map(jnp.shape, init(network, jax.random.key(0)))
+    assert jax.tree.map(jnp.shape, params) == jax.tree.map(jnp.shape, jax.eval_shape(network.init, jax.random.key(0)))
     assert sum(x.size for x in jax.tree.leaves(params)) == 227_637 - 512  # the two bias vectors are one
     k = np.arange(589)
     action = jnp.asarray(np.tanh(0.1 * (np.arange(26) - 12)[None] + 0.2 * np.arange(2)[:, None]), jnp.float32)
