@@ -107,7 +107,7 @@ class ExportCommand:
         from echelon_jax.export import parity
         from echelon_jax.export.torch_policy import load_policy
 
-        play = parity.random_games(policy.env_config, self.check_steps, self.seed)
+        play = parity.check_sequence(policy, self.check_steps, self.seed)
         expected = parity.jax_steps(policy, play.observation, play.done)
         if self.format == "onnx":
             from echelon_jax.export.onnx_files import onnx_network

@@ -24,7 +24,7 @@ import tyro
 from echelon_jax.agents.base import AgentParams
 from echelon_jax.agents.scripted import Scripted
 from echelon_jax.config import EnvConfig
-from echelon_jax.export.parity import HEADS, differences
+from echelon_jax.export.parity import HEADS, TOLERANCE, differences, letter
 from echelon_jax.export.torch_policy import OriginalPolicy
 from echelon_jax.export.weights import clip_of
 from echelon_jax.learn.checkpoint import Policy, load_policy
@@ -241,12 +241,14 @@ class Behaviour:
     def run(self) -> int:
         """Play and print; returns 0 if everything agrees, else 1."""
         from echelon_jax.cli.evaluate import evaluate_policy
-        from echelon_jax.export.parity import TOLERANCE
         from echelon_jax.export.torch_files import torch_module
         from echelon_jax.worldgen.bank import evaluation_seeds
 
         torch.set_num_threads(1)
         policy = load_policy(self.run_path)
+        if policy.env_config != letter(policy.env_config):
+            print(f"the reference environment plays the original's rules only, {self.run_path} was trained with others")
+            return 2
         module = torch_module(policy)
         followed = follow(policy, module, range(self.seed, self.seed + self.follow))
         worst = {name: max((f.worst[name] for f in followed), default=0.0) for name in HEADS}

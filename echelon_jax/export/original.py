@@ -19,7 +19,13 @@ import torch
 from echelon_jax import __version__
 from echelon_jax.config import EnvConfig
 from echelon_jax.export.torch_files import write_whole
-from echelon_jax.export.torch_policy import PolicyError, checked_model_state, fingerprint, read_checkpoint
+from echelon_jax.export.torch_policy import (
+    PolicyError,
+    block_tensors,
+    checked_model_state,
+    fingerprint,
+    read_checkpoint,
+)
 from echelon_jax.export.weights import (
     Arrays,
     ExportError,
@@ -122,6 +128,15 @@ def original_checkpoint(policy: Policy, log_std: float | None = None) -> dict[st
         state["actor_logstd"] = np.full_like(unfolded["actor_logstd"], log_std)
     model_state = {name: _tensor(value) for name, value in state.items()}
     moments = policy.observation_moments
+    block: dict[str, Any] = {
+        "version": __version__,
+        "log_std": log_std,
+        "unfolded": {name: _tensor(unfolded[name]) for name in _FIRST},
+        "moments": {f.name: _tensor(np.asarray(getattr(moments, f.name))) for f in dataclasses.fields(moments)},
+        "train": dataclasses.asdict(policy.config),
+        "env": dataclasses.asdict(policy.env_config),  # the original has no name for rules that it does not have
+    }
+    block["fingerprint"] = fingerprint({**model_state, **block_tensors(block)})
     return {
         "model_state": model_state,
         "env_cfg": original_env(policy.env_config),
@@ -133,14 +148,7 @@ def original_checkpoint(policy: Policy, log_std: float | None = None) -> dict[st
         "global_step": policy.update * policy.config.decisions_per_update,
         "episodes": 0,
         "args": {},
-        "echelon_jax": {
-            "version": __version__,
-            "fingerprint": fingerprint(model_state),
-            "log_std": log_std,
-            "unfolded": {name: _tensor(unfolded[name]) for name in _FIRST},
-            "moments": {f.name: _tensor(np.asarray(getattr(moments, f.name))) for f in dataclasses.fields(moments)},
-            "train": dataclasses.asdict(policy.config),
-        },
+        "echelon_jax": block,
     }
 
 
@@ -157,6 +165,12 @@ def _holdable(policy: Policy) -> OriginalNetwork:
             raise ExportError(
                 f"the original's loaders know networks with {name} = {WIDTH} only, this one has "
                 f"{getattr(network, name)}; use --format torch"
+            )
+    for name in ("observation", "actions"):
+        if getattr(policy.env_config, name) != "original":
+            raise ExportError(
+                f"the original's arena knows only its own {name}, this policy was trained with "
+                f"{name} = {getattr(policy.env_config, name)!r}; use --format torch"
             )
     if clip_of(policy) is not None:
         raise ExportError(
@@ -229,7 +243,7 @@ def import_original(path: str | Path) -> Imported:
             notes.append(f"{outside} components of actor_logstd lie outside {low:g} to {high:g} and were moved there")
             state["actor_logstd"] = np.clip(state["actor_logstd"], low, high)
     else:
-        state, moments, config = _unfold(state, block, features, path)
+        state, moments, config, env_config = _unfold(state, block, features, path)
     extra = {"imported": {"file": Path(path).name, "fingerprint": fingerprint(tensors)}}
     update = int(found.get("update", 0))
     return Imported(Policy(network, params_of(state), moments, config, env_config, update, extra), tuple(notes))
@@ -237,17 +251,18 @@ def import_original(path: str | Path) -> Imported:
 
 def _unfold(
     state: Arrays, block: Mapping[str, Any], features: Features, path: str | Path
-) -> tuple[Arrays, Moments, TrainConfig]:
+) -> tuple[Arrays, Moments, TrainConfig, EnvConfig]:
     """The state, normaliser and configuration from before the export."""
     try:
         unfolded = {name: block["unfolded"][name].numpy() for name in _FIRST}
         moments = Moments(**{name: jnp.asarray(block["moments"][name].numpy()) for name in ("mean", "var", "count")})
-        config = TrainConfig(**block["train"]).validate()
+        config, env_config = TrainConfig(**block["train"]).validate(), EnvConfig(**block["env"])
     except (KeyError, TypeError, AttributeError, ValueError) as error:
         raise ExportError(f"the block echelon_jax of {path} is damaged or of another version: {error}") from error
     fits = all(unfolded[name].shape == state[name].shape for name in _FIRST) and moments.count.shape == ()
+    fits &= features_of(env_config) == features
     if not fits or any(v.shape != (features.own_size,) for v in (moments.mean, moments.var)):
-        raise ExportError(f"the block echelon_jax of {path} holds tensors of other shapes than its weights")
+        raise ExportError(f"the block echelon_jax of {path} does not fit its weights in shape")
     normaliser = normaliser_of(moments, features, None)
     folded = fold(
         unfolded["encoder.0.weight"],
@@ -257,7 +272,7 @@ def _unfold(
     )
     if not all(np.allclose(state[n], v, rtol=1e-5, atol=1e-5) for n, v in zip(_FIRST[:2], folded, strict=True)):
         raise ExportError(f"the block echelon_jax of {path} does not belong to its weights")
-    return state | unfolded, moments, config
+    return state | unfolded, moments, config, env_config
 
 
 def env_config_of(env_cfg: Any, path: str | Path) -> tuple[EnvConfig, list[str]]:

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable, Sequence
+from functools import lru_cache
 from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
-from echelon_jax.config import EnvConfig
+from echelon_jax.config import SWITCHES, EnvConfig
 from echelon_jax.export.weights import clip_of
 from echelon_jax.learn.checkpoint import Policy
-from echelon_jax.learn.networks import Carry
+from echelon_jax.learn.networks import Carry, OriginalNetwork
 from echelon_jax.learn.rollout import read
 from echelon_jax.reference.environment import ReferenceEnv
 
@@ -44,26 +46,31 @@ def jax_steps(policy: Policy, observation: np.ndarray, done: np.ndarray, sample:
     it. (In the arena the dead, who see zeros, are given their team's telemetry; nobody uses what they decide.)
     Computes in the dtype of `observation`; float64 needs `jax.enable_x64`.
     """
-    network, dtype, clip = policy.network, observation.dtype, clip_of(policy)
-    rows = observation.shape[1]
+    network, dtype = policy.network, observation.dtype
+    carry = Carry(*(jnp.zeros((observation.shape[1], 1, network.lstm), dtype) for _ in range(2)))
+    inputs = (carry, jnp.asarray(observation), jnp.asarray(done))
+    made = _scan(network, clip_of(policy))(policy.params, policy.observation_moments, *inputs)
+    heads = dict(zip(HEADS, (np.asarray(head)[:, :, 0] for head in made), strict=True))
+    if sample is not None:
+        heads["log_prob"] = np.asarray(_log_prob(heads["mean"], heads["log_std"], sample))
+    return heads
+
+
+@lru_cache(maxsize=8)
+def _scan(network: OriginalNetwork, clip: float | None) -> Callable[..., Any]:
+    """The compiled sequence of a network."""
 
     def scan(params: Any, moments: Any, carry: Carry, seen: Any, resets: Any) -> Any:
         def step(carry: Carry, now: Any) -> Any:
             now, reset = now
-            carry, distribution, value = network.apply(
-                params, carry, read(network.features, moments, clip, now[:, None]), reset[:, None]
-            )
+            now = read(network.features, moments, clip, now[:, None])
+            carry, distribution, value = network.apply(params, carry, now, reset[:, None])
             log_std = jnp.broadcast_to(distribution.log_std, distribution.mean.shape)
             return carry, (distribution.mean, log_std, value, carry.h, carry.c)
 
         return jax.lax.scan(step, carry, (seen, resets))[1]
 
-    carry = Carry(*(jnp.zeros((rows, 1, network.lstm), dtype) for _ in range(2)))
-    made = jax.jit(scan)(policy.params, policy.observation_moments, carry, jnp.asarray(observation), jnp.asarray(done))
-    heads = dict(zip(HEADS, (np.asarray(head)[:, :, 0] for head in made), strict=True))
-    if sample is not None:
-        heads["log_prob"] = np.asarray(_log_prob(heads["mean"], heads["log_std"], sample))
-    return heads
+    return jax.jit(scan)
 
 
 def _log_prob(mean: np.ndarray, log_std: np.ndarray, sample: np.ndarray) -> Any:
@@ -122,10 +129,31 @@ def differences(ours: Heads, theirs: Heads) -> dict[str, float]:
     return out
 
 
+def letter(env_config: EnvConfig) -> EnvConfig:
+    """Return a configuration with the original's rules, observation, actions and reward: what the reference plays."""
+    kept = {f.name: getattr(env_config, f.name) for f in dataclasses.fields(env_config)}
+    for name in (*SWITCHES, "observation", "actions", "reward"):
+        del kept[name]
+    return EnvConfig.original(**kept)
+
+
+def check_sequence(policy: Policy, steps: int, seed: int = 0) -> Play:
+    """Return a sequence for a parity check: real observations where the reference makes them, else random ones."""
+    if policy.env_config.observation == "original":
+        return random_games(policy.env_config, steps, seed)
+    features, rows = policy.network.features, policy.env_config.num_mechs
+    rng = np.random.default_rng(seed)
+    seen = rng.normal(size=(steps, rows, features.size)).astype(np.float32)
+    shared = slice(features.shared_start, features.shared_start + features.shared_size)
+    seen[..., shared] = seen[..., shared] > 0
+    done = np.arange(steps)[:, None] % 20 == np.zeros((1, rows), int)
+    return Play(seen, done, np.ones(done.shape, bool))
+
+
 def random_games(env_config: EnvConfig, steps: int, seed: int = 0) -> Play:
     """Return observations of games in the reference environment under random actions, one game after another."""
     rng = np.random.default_rng(seed)
-    env = ReferenceEnv(env_config)
+    env = ReferenceEnv(letter(env_config))
     seen, boundaries, living = [], [], []
     over, number = True, seed
     for _ in range(steps):

@@ -19,6 +19,7 @@ import json
 import math
 import pickle
 import sys
+import zipfile
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -259,7 +260,14 @@ def read_checkpoint(path: str | Path) -> dict[str, Any]:
     if not path.is_file():
         raise PolicyError(f"there is no checkpoint at {path}")
     try:
+        if zipfile.is_zipfile(path):  # torch itself does not look at the checksums
+            with zipfile.ZipFile(path) as archive:
+                damaged = archive.testzip()
+            if damaged is not None:
+                raise PolicyError(f"{path} is damaged: the checksum of {damaged} does not fit")
         found = torch.load(path, map_location="cpu", weights_only=True)
+    except zipfile.BadZipFile as error:
+        raise PolicyError(f"{path} is damaged: {_line(error)}") from error
     except pickle.UnpicklingError as error:
         raise PolicyError(f"{path} is no torch checkpoint, or holds more than tensors and plain types") from error
     except (OSError, RuntimeError, EOFError, ValueError, KeyError) as error:
@@ -308,9 +316,15 @@ def checked_model_state(found: Mapping[str, Any], path: str | Path) -> dict[str,
         if key in found and found[key] != size:
             raise PolicyError(f"{key} of {path} is {found[key]!r}, its weights are made for {size}")
     block = found.get("echelon_jax")
-    if isinstance(block, Mapping) and block.get("fingerprint") != fingerprint(state):
+    if isinstance(block, Mapping) and block.get("fingerprint") != fingerprint({**state, **block_tensors(block)}):
         raise PolicyError(f"the weights of {path} have been changed: their fingerprint does not fit")
     return {name: state[name] for name in original_shapes(1, 1)}
+
+
+def block_tensors(block: Mapping[str, Any]) -> dict[str, Tensor]:
+    """Return the tensors of the block that this project adds to a checkpoint of the original, by path."""
+    groups = {name: group for name, group in block.items() if isinstance(group, Mapping)}
+    return {f"{g}/{n}": t for g, group in groups.items() for n, t in group.items() if isinstance(t, Tensor)}
 
 
 _SIZED = ("encoder.0.weight", "actor_mean.weight")
