@@ -107,6 +107,12 @@ def test_a_sample_of_recorded_rays_is_answered_as_recorded(data):
     assert counts["lattice_rays"].share > 0.9  # nothing but ties, some of which float32 decides otherwise
 
 
+def test_a_sample_of_recorded_boxes_is_answered_as_recorded(data):
+    boxes = check_rays(data / "rays_small.npz")["boxes"]
+    assert boxes.rows == 600
+    assert boxes.exact == boxes.rows
+
+
 @pytest.mark.golden
 def test_all_recorded_rays_are_answered_as_recorded(golden: Path):
     for path in sorted((golden / "queries").glob("rays_*.npz")):

@@ -12,7 +12,8 @@ import numpy as np
 
 from echelon_jax.config import EnvConfig
 from echelon_jax.parity.golden import column_words
-from echelon_jax.rules.materials import OPAQUE
+from echelon_jax.rules.materials import COLLIDES, OPAQUE
+from echelon_jax.sim.grid import levels_hit, levels_under
 from echelon_jax.sim.rays import sight, walk
 from echelon_jax.worldgen.generate import generate_world
 
@@ -44,10 +45,10 @@ class QueryCount:
 
 
 def check_rays(path: Path) -> dict[str, QueryCount]:
-    """Every ray of a recorded file, with and without its end voxel: the verdict and the struck voxel.
+    """Every ray and box of a recorded file; of rays, with and without the end voxel, the verdict and the struck voxel.
 
     Returns:
-        counts for "rays" (random end points), "lattice_rays" (nothing but ties: float32 decides some otherwise) and
+        counts for "boxes", "rays" (random end points), "lattice_rays" (nothing but ties: float32 decides some otherwise) and
         "sight" (the lean traversal of mech pairs, on the random rays that start and end inside the map).
     """
     with np.load(path) as file:
@@ -73,7 +74,23 @@ def check_rays(path: Path) -> dict[str, QueryCount]:
         inside &= ((points >= 0) & (points[:, :] < (width, depth, np.inf))).all(-1)
     clear = jax.device_get(jax.jit(sight, static_argnums=0)(config, opaque, arena, start, end, jnp.asarray(inside)))
     result["sight"].add((clear != data["blocked_noend"])[inside & ~lattice])
+    result["boxes"] = QueryCount()
+    result["boxes"].add(_box_answers(config, data) == data["aabb_collides"])
     return result
+
+
+def _box_answers(config: EnvConfig, data: dict[str, np.ndarray]) -> np.ndarray:
+    """BoxHitsWorld (simulation spec 2.4) of every recorded box, bool [boxes]."""
+    words = jnp.asarray(column_words(data["voxels"].reshape(1, -1), COLLIDES, config))
+    lo, hi = (jnp.asarray(data["aabb_center"] + sign * data["aabb_half"]) for sign in (-1, 1))
+    span = int(np.ceil(2 * data["aabb_half"].max())) + 1
+
+    def answer(lo: jax.Array, hi: jax.Array) -> jax.Array:
+        arena = jnp.zeros(len(lo), jnp.int32)
+        under = levels_under(config, words, arena, (lo[:, 0], lo[:, 1]), (hi[:, 0], hi[:, 1]), span)
+        return levels_hit(config, under, lo[:, 2], hi[:, 2])
+
+    return np.asarray(jax.jit(answer)(lo, hi))
 
 
 def check_worlds(path: Path) -> QueryCount:

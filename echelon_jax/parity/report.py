@@ -46,7 +46,8 @@ class Report:
                 found.append(f"only {share:.3%} of the rows of living mechs agree in every field")
         for name, count in (self.rays or {}).items():
             # Ties decide lattice rays, and float32 decides some of them otherwise: reported, not required.
-            if name != "lattice_rays" and count.share < REQUIRED_SHARE:
+            required = {"lattice_rays": 0.0, "boxes": 1.0}.get(name, REQUIRED_SHARE)
+            if count.share < required:
                 found.append(f"only {count.share:.3%} of the {name} agree")
         if self.worlds is not None and self.worlds.exact < self.worlds.rows:
             found.append(f"{self.worlds.rows - self.worlds.exact} of {self.worlds.rows} worlds differ")
