@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from functools import cache
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float32, Int32
@@ -33,9 +34,18 @@ def pack_ids(config: EnvConfig) -> np.ndarray:
     return (who.team * config.num_packs + who.pack).astype(np.int32)
 
 
+def ratio(value: Array, full: Array) -> Array:
+    """Value over its full amount (at least 1), to the same bits in a batch of any width.
+
+    Division by a row of numbers per mech is compiled as a product with their reciprocals, except in a batch of one; so the
+    product is written out, and the barrier keeps it one.
+    """
+    return value * jax.lax.optimization_barrier(1.0 / jnp.maximum(full, 1.0))
+
+
 def fraction(value: Array, full: Array, ceiling: float = 1.0) -> Array:
     """Value over its full amount (at least 1), clipped to [0, ceiling]."""
-    return jnp.clip(value / jnp.maximum(full, 1.0), 0.0, ceiling)
+    return jnp.clip(ratio(value, full), 0.0, ceiling)
 
 
 def painting_pack(config: EnvConfig, state: EnvState) -> Int32[Array, "arenas mechs"]:
@@ -66,7 +76,7 @@ def visible_without_sight(
     painted = painting_pack(config, state)[:, None, :] == jnp.asarray(pack_ids(config))[:, None]
     by_paint = painted & (quality.q >= k.PAINT_LOCK_QUALITY)[:, :, None]
     by_radar = distance <= RADAR_RANGE * quality.q[:, :, None]
-    hot = mechs.heat / jnp.maximum(rules.heat_cap, 1.0) > HOT_FRACTION
+    hot = ratio(mechs.heat, rules.heat_cap) > HOT_FRACTION
     emits = hot | mechs.ecm_on | mechs.eccm_on
     return by_paint | by_radar | (emits[:, None, :] & enemy & smoke)
 

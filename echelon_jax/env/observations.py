@@ -164,7 +164,7 @@ def scalars(
     n, half = config.num_mechs, config.team_size
     longer = float(max(config.size_x, config.size_y, 1))
     off = ewar.shutdown(rules, mechs)
-    heat = mechs.heat / jnp.maximum(rules.heat_cap, 1.0)
+    heat = contacts.ratio(mechs.heat, rules.heat_cap)
     gx, gy, gz = (tally.damage_direction[..., axis] for axis in range(3))
     seen = tally.has_damage_direction
     homing = shots.alive & (shots.weapon == MISSILE)
