@@ -6,6 +6,7 @@ import dataclasses
 import math
 from typing import Any
 
+from echelon_jax.learn.distributions import LOG_STD_RANGE
 from echelon_jax.learn.networks import NETWORKS
 from echelon_jax.learn.ppo import PPOConfig
 
@@ -29,7 +30,8 @@ class TrainConfig:
         clip: of the probability ratio.
         entropy_coefficient, value_coefficient: weights in the loss.
         max_grad_norm: global norm to which gradients are clipped.
-        network: one of NETWORKS. `hidden` and `lstm` are its widths; `forget_bias` is the forget gate's bias at the start.
+        network: one of NETWORKS. `hidden` and `lstm` are its widths; `forget_bias` is the forget gate's bias and
+            `initial_log_std` the log of the actions' spread at the start (the original's is 0: nearly uniform actions).
         normalize_observations: subtract running means and divide by deviations, continuous features only.
         observation_clip: clip of normalised features, 0 for none (with a clip the network cannot be exported).
         return_memory: share of the weight of earlier returns that the scale of returns keeps per update.
@@ -58,6 +60,7 @@ class TrainConfig:
     hidden: int = 128
     lstm: int = 128
     forget_bias: float = 1.0
+    initial_log_std: float = 0.0
     normalize_observations: bool = True
     observation_clip: float = 0.0
     return_memory: float = 0.9
@@ -174,6 +177,7 @@ _NUMBERS = {
     "value_coefficient": (0.0, 10.0),
     "max_grad_norm": (1e-6, 1e6),
     "forget_bias": (-10.0, 10.0),
+    "initial_log_std": LOG_STD_RANGE,
     "observation_clip": (0.0, 1000.0),
     "return_memory": (0.0, 1.0),
     "fire_start": (0.0, 1.0),

@@ -52,6 +52,7 @@ class ActorCriticLSTM(nn.Module):
     hidden: int
     lstm: int
     forget_bias: float | None
+    initial_log_std: float
 
     def setup(self) -> None:
         """Declare the parameters with torch's default initialisation (spec 2.2)."""
@@ -72,7 +73,7 @@ class ActorCriticLSTM(nn.Module):
         self.bias_mean = self.param("mean_bias", nn.initializers.zeros, (self.action_size,))
         self.kernel_value = self.param("value_kernel", nn.initializers.orthogonal(1.0), (lstm, 1))
         self.bias_value = self.param("value_bias", nn.initializers.zeros, (1,))
-        self.raw_log_std = self.param("log_std", nn.initializers.zeros, (self.action_size,))
+        self.raw_log_std = self.param("log_std", nn.initializers.constant(self.initial_log_std), (self.action_size,))
 
     def encode(self, observation: Observation) -> Float32[Array, "*batch arenas mechs hidden"]:
         """Return what the LSTM reads."""
@@ -114,6 +115,7 @@ class OriginalNetwork:
         action_size: components of an action.
         hidden, lstm: widths of the encoder and of the memory.
         forget_bias: bias of the forget gate at initialisation; None for torch's default (T21).
+        initial_log_std: log of the spread at initialisation; the original's is 0, at which actions are nearly uniform.
     """
 
     features: Features
@@ -121,11 +123,13 @@ class OriginalNetwork:
     hidden: int = 128
     lstm: int = 128
     forget_bias: float | None = 1.0
+    initial_log_std: float = 0.0
 
     @property
     def module(self) -> ActorCriticLSTM:
         """The linen module."""
-        return ActorCriticLSTM(self.features, self.action_size, self.hidden, self.lstm, self.forget_bias)
+        widths = self.hidden, self.lstm
+        return ActorCriticLSTM(self.features, self.action_size, *widths, self.forget_bias, self.initial_log_std)
 
     def init(self, key: Key[Array, ""]) -> Params:
         """Return fresh parameters."""

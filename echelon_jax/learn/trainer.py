@@ -102,7 +102,12 @@ def make_opponent(name: str, env_config: EnvConfig) -> Agent:
 def make_network(config: TrainConfig, env_config: EnvConfig) -> OriginalNetwork:
     """Return the network of a configuration."""
     return OriginalNetwork(
-        features_of(env_config), env_config.action_size, config.hidden, config.lstm, config.forget_bias
+        features=features_of(env_config),
+        action_size=env_config.action_size,
+        hidden=config.hidden,
+        lstm=config.lstm,
+        forget_bias=config.forget_bias,
+        initial_log_std=config.initial_log_std,
     )
 
 
