@@ -1,0 +1,118 @@
+"""The same compiled step gives an arena the same bits whatever stands beside it; other compilations agree closely."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from fuzz_step import CONFIG, compiled
+from test_exchange import leaves, unequal
+
+from echelon_jax.env.actions import decide, sanitise
+from echelon_jax.env.environment import Echelon
+from echelon_jax.parity.exchange import stack
+from echelon_jax.parity.fuzz import WIDTH, original_params
+from echelon_jax.parity.fuzz_cases import make_case
+from echelon_jax.sim import step as simulation
+
+SEEDS = range(300, 300 + WIDTH)
+DECISIONS = 4
+
+
+def batch(seeds):
+    return jax.tree.map(jnp.asarray, stack([make_case(CONFIG, seed) for seed in seeds]))
+
+
+def play(case):
+    """Result of one decision step with the compiled step of the batch's width, numpy leaves."""
+    step = compiled(len(case.actions))
+    return jax.device_get(step(original_params(CONFIG), case.state, case.actions, case.noise))
+
+
+def rows(tree, arenas):
+    return jax.tree.map(lambda leaf: leaf[np.array(arenas)], tree)
+
+
+def disagreeing(one, other, tolerance):
+    """Leaves whose integers differ at all, or whose floats differ by more than the tolerance."""
+    a, b = leaves(one), leaves(other)
+    return [
+        name
+        for name in a
+        if not (
+            np.allclose(a[name], b[name], rtol=0, atol=tolerance)
+            if np.issubdtype(a[name].dtype, np.floating)
+            else np.array_equal(a[name], b[name])
+        )
+    ]
+
+
+@pytest.fixture(scope="module")
+def cases():
+    return batch(SEEDS)
+
+
+@pytest.fixture(scope="module")
+def result(cases):
+    return play(cases)
+
+
+@pytest.mark.parametrize("arenas", [(4,), (2, 5, 7)], ids=["width 1", "width 3"])
+def test_an_arena_gives_the_same_bits_in_a_batch_of_any_width(cases, result, arenas):
+    assert unequal(play(rows(cases, arenas)), rows(result, arenas)) == []
+
+
+def test_the_same_call_gives_the_same_bits(cases, result):
+    assert unequal(play(cases), result) == []
+
+
+def test_permuted_arenas_give_permuted_results(cases, result):
+    order = np.random.default_rng(0).permutation(WIDTH)
+    assert unequal(play(rows(cases, order)), rows(result, order)) == []
+
+
+def test_phases_compiled_one_by_one_agree_with_the_whole_step(cases, result, monkeypatch):
+    """The simulation, each phase its own program, from the same decisions."""
+    scan = jax.lax.scan
+
+    def loop(body, carry, xs):
+        """A scan without compilation; a scan inside a phase stays one."""
+        if any(isinstance(leaf, jax.core.Tracer) for leaf in jax.tree.leaves((carry, xs))):
+            return scan(body, carry, xs)
+        for i in range(len(jax.tree.leaves(xs)[0])):
+            carry, _ = body(carry, jax.tree.map(lambda leaf, i=i: leaf[i], xs))
+        return carry, None
+
+    for name in ("upkeep", "update_projectiles", "fire", "move"):
+        monkeypatch.setattr(simulation, name, jax.jit(getattr(simulation, name), static_argnums=0))
+    monkeypatch.setattr(jax.lax, "scan", loop)
+    clean, _ = sanitise(CONFIG, cases.actions)
+    decision = decide(CONFIG, cases.state, clean)
+    before = cases.state.sim.replace(mechs=decision.mechs)
+    rules = original_params(CONFIG).rules
+    after = simulation.simulate(CONFIG, rules, before, decision.commands, cases.noise)
+    assert disagreeing(jax.device_get(after), result[0].sim, 1e-5) == []
+
+
+def test_one_scan_agrees_with_single_calls(cases):
+    env, params = Echelon(CONFIG), original_params(CONFIG)
+    turns = [
+        jax.tree.map(lambda leaf, i=i: jnp.roll(leaf, i, 0), (cases.actions, cases.noise)) for i in range(DECISIONS)
+    ]
+    state, step = cases.state, None
+    for actions, noise in turns:
+        state, step = compiled()(params, state, actions, noise)
+
+    @jax.jit
+    def scanned(state, many):
+        return jax.lax.scan(lambda state, one: env.step_batch_with_noise(params, state, *one), state, many)
+
+    last, steps = scanned(cases.state, jax.tree.map(lambda *leaves: jnp.stack(leaves), *turns))
+    single, whole = jax.device_get(((state, step), (last, jax.tree.map(lambda leaf: leaf[-1], steps))))
+    # Four decisions, each to 1e-5.
+    assert disagreeing(whole, single, DECISIONS * 1e-5) == []
+
+
+def test_the_step_makes_no_temporary_of_the_size_of_the_grids():
+    grid = make_case(CONFIG, 0).state.sim.grid
+    grids = WIDTH * sum(leaf.nbytes for leaf in jax.tree.leaves(grid))
+    assert compiled().memory_analysis().temp_size_in_bytes < grids / 2
