@@ -6,6 +6,8 @@ import dataclasses
 import math
 from typing import Any
 
+from echelon_jax.rules.formation import formation_pitch, smallest_map, smallest_rows
+
 OBSERVATION_MODES = ("full", "partial")
 INTERFACES = ("original", "modern")  # of observation, actions and reward
 RULE_SETS = ("original",)
@@ -48,8 +50,9 @@ class EnvConfig:
     """Everything about an arena that is compiled in.
 
     Attributes:
-        size_x, size_y, size_z: map size in voxels. x and y at least 20 and y at least 4 + 7 per pack, so that two formations
-            fit; z from 8 to 32.
+        size_x, size_y, size_z: map size in voxels. x and y at least 20, and y at least 4 + 7 per pack (4 + 8 with
+            spawn_without_overlap), so that two formations fit; terrain_on_small_maps asks for more (28 for one pack);
+            z from 8 to 32.
         num_packs: packs of five mechs per team, 1 to 8.
         dt: seconds per substep.
         substeps: substeps per decision step.
@@ -159,8 +162,17 @@ class EnvConfig:
             "a whole number from 1 to 5, the height of the carved lanes",
             self.clearance_z,
         )
-        rows = 4 + 7 * self.num_packs
+        pitch = formation_pitch(self.spawn_without_overlap)
+        rows = smallest_rows(self.num_packs, pitch)
         _require(self.size_y >= rows, "size_y", f"at least {rows} for {self.num_packs} packs a team", self.size_y)
+        wide, deep = smallest_map(self.num_packs, pitch)
+        _require(
+            not self.terrain_on_small_maps or self.size_y >= deep or self.size_x >= wide,
+            "size_y",
+            f"at least {deep} (or size_x at least {wide}) with terrain_on_small_maps, to hold a zone between"
+            f" two formations of {self.num_packs} packs",
+            self.size_y,
+        )
 
     @classmethod
     def original(cls, **overrides: Any) -> EnvConfig:

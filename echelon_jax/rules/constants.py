@@ -54,3 +54,5 @@ STEP_UP_SPEED_GATE = 1.0
 HOMING_GAIN = 4.0
 PROJECTILE_BOX_HALF = 0.1
 GRID_CELL = 10  # edge of the spatial grid's cells
+ZONE_MEAN_RADIUS = 7.5
+ZONE_RADIUS_FACTORS = (0.5, 1.5)  # bounds of the uniform draw that scales it

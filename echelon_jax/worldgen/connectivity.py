@@ -8,9 +8,12 @@ from __future__ import annotations
 
 import numpy as np
 
+from echelon_jax.rules.formation import ALLEY
 from echelon_jax.rules.materials import COLLIDES
+from echelon_jax.rules.mechs import BLUE, HEAVY, MECH_CLASSES, PACK_SIZE, RED, TEAM_NAMES, roster
 from echelon_jax.worldgen.generate import World
-from echelon_jax.worldgen.spawns import spawn_anchor
+
+HEAVY_CLEARANCE = int(MECH_CLASSES[HEAVY].size[2])
 
 
 def ground_mask(material: np.ndarray, clearance: int = 4, radius: int = 1) -> np.ndarray:
@@ -46,6 +49,39 @@ def teams_reach_zone(world: World, clearance: int = 4, radius: int = 1) -> tuple
     _, size_y, size_x = world.material.shape
     centre = (min(round(float(world.zone[0])), size_x - 1), min(round(float(world.zone[1])), size_y - 1))
     reached = flood(ground_mask(world.material, clearance, radius), centre)
-    corners, clear = world.meta["spawn_corners"], world.meta["spawn_clear"]
-    blue, red = (spawn_anchor(corners[team], clear, size_x, size_y) for team in ("blue", "red"))
-    return bool(reached[blue[1], blue[0]]), bool(reached[red[1], red[0]])
+    (bx, by), (rx, ry) = (_anchor(world, team) for team in (BLUE, RED))
+    return bool(reached[by, bx]), bool(reached[ry, rx])
+
+
+def _anchor(world: World, team: int) -> tuple[int, int]:
+    kind = f"{TEAM_NAMES[team]}_lane_main"
+    x, y = next(corridor["points"][0] for corridor in world.meta["corridors"] if corridor["kind"] == kind)
+    return int(x), int(y)
+
+
+def window_mask(material: np.ndarray, clearance: int = HEAVY_CLEARANCE, window: int = ALLEY) -> np.ndarray:
+    """bool [Y - window + 1, X - window + 1]: the `window` square whose low corner is (x, y) is free in z < `clearance`.
+
+    A mech no wider than `window` can drive along x or y from one free window to the next.
+    """
+    free = ~COLLIDES[material[:clearance]].any(axis=0)
+    return np.asarray(np.lib.stride_tricks.sliding_window_view(free, (window, window)).all(axis=(2, 3)))
+
+
+def heavies_reach_zone(world: World, window: int = ALLEY) -> tuple[bool, bool]:
+    """For blue and red: every heavy can drive from where it stands to the zone's centre, four cells wide and high."""
+    mask = window_mask(world.material, window=window)
+
+    def window_around(x: float, y: float) -> tuple[int, int]:
+        rows, columns = mask.shape
+        low_x, low_y = round(float(x) - window / 2), round(float(y) - window / 2)
+        return min(max(low_x, 0), columns - 1), min(max(low_y, 0), rows - 1)
+
+    reached = flood(mask, window_around(world.zone[0], world.zone[1]))
+    mechs = roster(len(world.position) // (2 * PACK_SIZE))
+    result = []
+    for team in (BLUE, RED):
+        heavies = world.position[(mechs.team == team) & (mechs.mech_class == HEAVY)]
+        starts = [window_around(x, y) for x, y, _ in heavies]
+        result.append(all(bool(reached[y, x]) for x, y in starts))
+    return result[0], result[1]

@@ -33,8 +33,8 @@ def lane_width(size_x: int, size_y: int) -> int:
     return min(width, max(2, smaller // 4))
 
 
-def _mark_line(mask: np.ndarray, start: Point, end: Point, width: float) -> None:
-    """Mark the cells of a straight corridor in `mask` [Y, X], in place."""
+def _mark_line(mask: np.ndarray, start: Point, end: Point, width: float, complete: bool) -> None:
+    """Mark the cells of a straight corridor in `mask` [Y, X], in place; `complete` keeps steps at the low edges."""
     steps = max(1, math.trunc(1.5 * math.hypot(end[0] - start[0], end[1] - start[1])))
     t = np.arange(steps + 1) / steps
     x = start[0] + (end[0] - start[0]) * t
@@ -42,8 +42,9 @@ def _mark_line(mask: np.ndarray, start: Point, end: Point, width: float) -> None
     half = width / 2
     edges = np.floor([x - half, x + half + 1, y - half, y + half + 1]).astype(int)
     for x0, x1, y0, y1 in set(zip(*edges.tolist())):
-        if x0 >= 0 and y0 >= 0:  # a step that leaves the map on a low side clears nothing (quirk 8)
-            mask[y0:y1, x0:x1] = True
+        # In the original a step that leaves the map on a low side clears nothing (quirk 8); high sides are clipped.
+        if complete or (x0 >= 0 and y0 >= 0):
+            mask[max(y0, 0) : y1, max(x0, 0) : x1] = True
 
 
 def plan_corridors(
@@ -79,13 +80,18 @@ def plan_corridors(
     return corridors
 
 
-def carve_corridors(material: np.ndarray, corridors: list[Corridor]) -> None:
-    """Clear the lowest five levels of every corridor, in place; hit points stay as they were (quirk 16)."""
+def carve_corridors(material: np.ndarray, corridors: list[Corridor], complete: bool = False) -> None:
+    """Clear the lowest five levels of every corridor, in place; hit points stay as they were (quirk 16).
+
+    Args:
+        material: uint8 [Z, Y, X].
+        complete: clip steps at the low edges of the map as at the high ones (switch corridors_complete).
+    """
     mask = np.zeros(material.shape[1:], bool)
     for corridor in corridors:
         points = corridor.points
         if len(points) > 2:  # the ring is closed
             points = (*points, points[0])
         for start, end in itertools.pairwise(points):
-            _mark_line(mask, start, end, corridor.width)
+            _mark_line(mask, start, end, corridor.width, complete)
     material[:LANE_HEIGHT, mask] = AIR
