@@ -128,6 +128,7 @@ class Games(NamedTuple):
         reason: index into REASONS.
         length: decision steps.
         zone_seconds, team_hp: [games, 2], A and B at the end.
+        returns: [games, 2], sum of rewards over the game, mean over the mechs of A and of B.
         statistics: [games, len(STATISTICS), 2], A and B.
         lost: shots and clouds that found no slot.
     """
@@ -137,6 +138,7 @@ class Games(NamedTuple):
     length: np.ndarray
     zone_seconds: np.ndarray
     team_hp: np.ndarray
+    returns: np.ndarray
     statistics: np.ndarray
     lost: np.ndarray
 
@@ -144,6 +146,7 @@ class Games(NamedTuple):
 class _Board(flax.struct.PyTreeNode):
     state: EnvState
     observation: Float32[Array, "arenas mechs obs"]
+    returns: Float32[Array, "arenas mechs"]
     memory_a: Any
     memory_b: Any
 
@@ -156,7 +159,8 @@ def make_match(env: Echelon, a: Player, b: Player) -> tuple[Callable[..., _Board
         worlds = env_params.bank.seed.shape[0]
         index = jnp.repeat(jnp.arange(worlds, dtype=jnp.int32), 2)
         state, step = env.reset_batch(env_params, jax.random.split(key, 2 * worlds), index)
-        return _Board(state, step.observation, a.init(env_params, state, team), b.init(env_params, state, team))
+        memories = a.init(env_params, state, team), b.init(env_params, state, team)
+        return _Board(state, step.observation, jnp.zeros_like(step.reward), *memories)
 
     def decide(env_params: EnvParams, numbers_a: Any, numbers_b: Any, board: _Board, key: Array) -> tuple[_Board, None]:
         key_a, key_b, key_env = jax.random.split(key, 3)
@@ -168,7 +172,7 @@ def make_match(env: Echelon, a: Player, b: Player) -> tuple[Callable[..., _Board
         )
         keys = jax.random.split(key_env, board.observation.shape[0])
         state, step = env.step_batch(env_params, keys, board.state, all_rows(ours, theirs))
-        return _Board(state, step.observation, memory_a, memory_b), None
+        return _Board(state, step.observation, board.returns + step.reward, memory_a, memory_b), None
 
     def advance(
         env_params: EnvParams, numbers_a: Any, numbers_b: Any, board: _Board, key: Key[Array, ""], start: Array
@@ -218,13 +222,13 @@ def play(
                 progress(min(2 * start + done, 2 * count), 2 * count)
             if done == 2 * width:
                 break
-        games = _finished(board.state)
+        games = _finished(board.state, board.returns)
         real = 2 * min(width, count - start)
         parts.append(Games(*(field[:real] for field in games)))
     return Games(*(np.concatenate(fields) for fields in zip(*parts, strict=True)))
 
 
-def _finished(state: EnvState) -> Games:
+def _finished(state: EnvState, returns: Float32[Array, "arenas mechs"]) -> Games:
     over = np.asarray(state.episode_over)
     if not over.all():
         raise RuntimeError(f"{int((~over).sum())} games did not end within the step limit")
@@ -239,6 +243,7 @@ def _finished(state: EnvState) -> Games:
         length=np.asarray(state.step_count),
         zone_seconds=np.asarray(learner_first(state.score + state.score_carry), np.float64),
         team_hp=np.asarray(learner_first(team_hp), np.float64),
+        returns=np.asarray(learner_first(returns.reshape(len(over), 2, -1).mean(-1)), np.float64),
         statistics=np.asarray(learner_first(state.statistics), np.float64),
         lost=np.asarray(state.sim.lost_shots + state.sim.lost_clouds),
     )
@@ -278,6 +283,7 @@ def summarize_games(games: Games) -> dict[str, float | int]:
         out[f"ended_by_{reason}"] = float((games.reason == i).mean())
     for column, whose in enumerate(("own", "other")):
         out[f"zone_seconds_{whose}"] = float(games.zone_seconds[:, column].mean())
+        out[f"return_{whose}"] = float(games.returns[:, column].mean())
         out[f"team_hp_{whose}"] = float(games.team_hp[:, column].mean())
         for row, name in enumerate(STATISTICS):
             out[f"{name}_{whose}"] = float(games.statistics[:, row, column].mean())
