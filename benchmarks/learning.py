@@ -107,9 +107,9 @@ def page(report: dict[str, Any]) -> str:
     lines = [
         "# Learning with the CPU preset",
         "",
-        f"`python benchmarks/learning.py --seeds {' '.join(str(run['seed']) for run in runs)} --out docs/results`, "
-        f"{runs[0]['curve'][-1]['env_steps']:,} environment steps per seed, {report['games']} evaluation games per policy against the "
-        "scripted opponent at its full fire rate, on maps that training never saw, each from both sides.",
+        f"`python benchmarks/learning.py --seeds {' '.join(str(run['seed']) for run in runs)} --out docs/results`:",
+        f"{runs[0]['curve'][-1]['env_steps']:,} environment steps per seed, {report['games']} evaluation games per policy",
+        "against the scripted opponent at its full fire rate, on maps that training never saw, each from both sides.",
         "",
         "![curves](learning.png)",
         "",
