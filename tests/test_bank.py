@@ -267,7 +267,8 @@ def test_feeder_prepares_the_next_swap_in_the_background(feeder):
 
 
 def test_an_error_in_a_worker_surfaces_with_its_cause():
-    config = EnvConfig.original(size_x=20, size_y=20, clearance_z=7)
+    config = EnvConfig.original(size_x=20, size_y=20)
+    object.__setattr__(config, "clearance_z", 7)  # what the configuration itself would refuse
     with WorldBankFeeder(config, 0, 1, 2) as running:
         with pytest.raises(RuntimeError, match="clearance_z must be at most 5") as caught:
             running.take(1)
