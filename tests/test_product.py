@@ -1,0 +1,113 @@
+"""The product end to end, and the documentation: every command in README and docs is one that exists, and the main ones are run."""
+
+import json
+import re
+import shlex
+from pathlib import Path
+
+import pytest
+
+from echelon_jax.cli.main import main
+from echelon_jax.learn.evaluation import wilson
+
+ROOT = Path(__file__).resolve().parents[1]
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
+TRAIN = ["train", "--preset", "smoke", "--updates", "2", "--save-every", "1"]
+
+
+def blocks(language: str) -> list[tuple[str, str]]:
+    """All fenced blocks of a language in the documentation, as (page, text)."""
+    return [
+        (page.name, text)
+        for page in PAGES
+        for text in re.findall(rf"```{language}\n(.*?)```", page.read_text(), flags=re.DOTALL)
+    ]
+
+
+@pytest.fixture(scope="module")
+def run_dir(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A smoke run as a user makes it, with its evaluation games at the end."""
+    place = tmp_path_factory.mktemp("runs") / "smoke"
+    assert main([*TRAIN, "--run-dir", str(place), "--eval-games", "4"]) == 0
+    return place
+
+
+def test_training_leaves_a_checkpoint_metrics_and_a_table_of_games(run_dir: Path) -> None:
+    assert (run_dir / "checkpoints" / "00000002" / "manifest.json").is_file()
+    lines = [json.loads(line) for line in (run_dir / "metrics.jsonl").read_text().splitlines()]
+    assert [line["update"] for line in lines] == [1, 2]
+    games = json.loads((run_dir / "evaluation.json").read_text())
+    assert set(games) == {"scripted", "random"}
+    for result in games.values():
+        assert result["games"] == result["wins"] + result["draws"] + result["losses"] == 4
+        ends = [result[f"ended_by_{reason}"] for reason in ("zone_control", "elimination", "time_up")]
+        assert sum(ends) == pytest.approx(1.0)  # every game has a real end
+
+
+def test_evaluating_the_run_again_gives_the_same_games(run_dir: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["evaluate", str(run_dir), "--games", "4", "--arenas", "4", "--json"]) == 0
+    printed = json.loads(capsys.readouterr().out)
+    recorded = json.loads((run_dir / "evaluation.json").read_text())
+    assert printed["update"] == 2
+    assert printed["against"] == recorded
+
+
+def test_resuming_a_finished_run_with_more_updates_goes_on(run_dir: Path) -> None:
+    more = [*TRAIN[:3], "--updates", "3", "--resume", "--run-dir", str(run_dir), "--eval-games", "0"]
+    assert main(more) == 0
+    lines = [json.loads(line) for line in (run_dir / "metrics.jsonl").read_text().splitlines()]
+    assert [line["update"] for line in lines] == [1, 2, 3]
+
+
+def test_resuming_with_another_configuration_names_the_field(run_dir: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    other = [*TRAIN[:3], "--updates", "4", "--gamma", "0.9", "--resume", "--run-dir", str(run_dir)]
+    assert main(other) == 2
+    assert "gamma" in capsys.readouterr().err
+
+
+def test_every_command_of_the_documentation_exists() -> None:
+    targets = set(re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(), flags=re.MULTILINE))
+    seen = 0
+    for page, text in blocks("bash"):
+        for line in filter(None, map(str.strip, text.splitlines())):
+            words = shlex.split(line, comments=True)
+            if not words:
+                continue
+            seen += 1
+            program = Path(words[0]).name
+            if program == "make":
+                assert set(words[1:]) <= targets, (page, line)
+            elif program == "echelon":
+                with pytest.raises(SystemExit) as stopped:
+                    main([words[1], "--help"])
+                assert stopped.value.code == 0, (page, line)
+            elif program.startswith("python"):
+                assert words[1] == "-m" or (ROOT / words[1]).is_file(), (page, line)
+            else:
+                assert program in ("pip", "cd"), (page, line)
+    assert seen >= 6
+
+
+def test_every_flag_of_the_documentation_exists(capsys: pytest.CaptureFixture[str]) -> None:
+    for page, text in blocks("bash"):
+        for line in filter(None, map(str.strip, text.splitlines())):
+            words = shlex.split(line, comments=True)
+            if words and Path(words[0]).name == "echelon":
+                with pytest.raises(SystemExit):
+                    main([words[1], "--help"])
+                shown = capsys.readouterr().out
+                for flag in (word.split("=")[0] for word in words if word.startswith("--")):
+                    assert flag in shown, (page, line, flag)
+
+
+def test_the_library_example_of_the_readme_runs(capsys: pytest.CaptureFixture[str]) -> None:
+    [(_, example)] = [block for block in blocks("python") if block[0] == "README.md"]
+    exec(compile(example, "README.md", "exec"), {})
+    assert "(64, 10, 589) (64, 10) (64,)" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("wins", "games", "low", "high"), [(0, 0, 0.0, 1.0), (50, 100, 0.404, 0.596), (0, 10, 0.0, 0.278)]
+)
+def test_the_wilson_interval_has_its_textbook_values(wins: int, games: int, low: float, high: float) -> None:
+    assert wilson(wins, games) == pytest.approx((low, high), abs=1e-3)
