@@ -22,7 +22,7 @@ TINY = Features(11, 3, 4, (True, False, True, *(False,) * 4, True, True, False, 
 def random_policy(seed=0, hidden=128, lstm=128, features=None, actions=26, normalise=True, **config):
     """A policy far from its initialisation: every number drawn, biases and log-std too."""
     features = features_of(ENV) if features is None else features
-    network = OriginalNetwork(features, actions, hidden, lstm)
+    network = OriginalNetwork(features, actions, hidden, lstm, forget_bias=1.0)
     rng = np.random.default_rng(seed)
     shapes = jax.eval_shape(network.init, jax.random.key(0))
     params = {}

@@ -42,6 +42,7 @@ from echelon_jax.learn.distributions import LOG_STD_RANGE
 from echelon_jax.learn.features import Features, features_of
 from echelon_jax.learn.networks import OriginalNetwork
 from echelon_jax.learn.normalize import Moments, empty_moments
+from echelon_jax.learn.trainer import make_network
 
 WIDTH = 128  # the original's loaders know no other
 NEARLY_DETERMINISTIC = -20.0  # log-std: the original can only sample, and does so within 2e-9
@@ -232,7 +233,6 @@ def import_original(path: str | Path) -> Imported:
             f"env_cfg of {path} describes observations of {features.size} and actions of {env_config.action_size}, "
             f"its weights are made for {size} and {actions}"
         )
-    network = OriginalNetwork(features, actions, hidden, lstm)
     block = found.get("echelon_jax")
     if block is None:
         moments = empty_moments(features.own_size)
@@ -246,6 +246,7 @@ def import_original(path: str | Path) -> Imported:
         state, moments, config, env_config = _unfold(state, block, features, path)
     extra = {"imported": {"file": Path(path).name, "fingerprint": fingerprint(tensors)}}
     update = int(found.get("update", 0))
+    network = make_network(config, env_config)
     return Imported(Policy(network, params_of(state), moments, config, env_config, update, extra), tuple(notes))
 
 
@@ -261,6 +262,7 @@ def _unfold(
         raise ExportError(f"the block echelon_jax of {path} is damaged or of another version: {error}") from error
     fits = all(unfolded[name].shape == state[name].shape for name in _FIRST) and moments.count.shape == ()
     fits &= features_of(env_config) == features
+    fits &= (config.hidden, config.lstm) == (state["encoder.0.bias"].shape[0], state["critic.weight"].shape[1])
     if not fits or any(v.shape != (features.own_size,) for v in (moments.mean, moments.var)):
         raise ExportError(f"the block echelon_jax of {path} does not fit its weights in shape")
     normaliser = normaliser_of(moments, features, None)
