@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 import flax.struct
 from jaxtyping import Array, Bool, Float32, Key
@@ -16,6 +16,7 @@ class AgentParams(flax.struct.PyTreeNode):
     fire_probability: Float32[Array, ""]  # chance that wanted fire is not suppressed, 0 to 1
 
 
+@runtime_checkable
 class Agent(Protocol):
     """The interface of every opponent.
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 import dataclasses
 import math
 from collections.abc import Callable
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 import flax.struct
 import jax
@@ -30,6 +30,7 @@ STEPS_PER_LAUNCH = 16
 Rows = Callable[[Array], Array]
 
 
+@runtime_checkable
 class Player(Protocol):
     """One side of a game: acts for the mechs that `rows` selects. Frozen and hashable; its numbers are in `numbers`."""
 

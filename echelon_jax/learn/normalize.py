@@ -24,8 +24,11 @@ def empty_moments(*shape: int) -> Moments:
     return Moments(jnp.zeros(shape, jnp.float32), jnp.ones(shape, jnp.float32), jnp.zeros((), jnp.float32))
 
 
-def batch_moments(rows: Float32[Array, "*batch features"], mask: Bool[Array, "*batch"]) -> Moments:
-    """Return the moments per feature of the rows where `mask` is true; other rows never matter, not even NaN."""
+def batch_moments(rows: Float32[Array, ...], mask: Bool[Array, "*batch"]) -> Moments:
+    """Return the moments per feature of the rows where `mask` is true; other rows never matter, not even NaN.
+
+    `rows` is [*batch, features], or [*batch] for moments of a single number.
+    """
     axes = tuple(range(mask.ndim))
     count = mask.sum(dtype=jnp.float32)
     kept = mask.reshape(mask.shape + (1,) * (rows.ndim - mask.ndim))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 import flax.struct
 import jax
@@ -19,6 +19,7 @@ from echelon_jax.learn.normalize import Moments, batch_moments, empty_moments, m
 from echelon_jax.learn.sides import all_rows, learner_first, learner_rows, opponent_rows
 
 
+@runtime_checkable
 class BatchEnv(Protocol):
     """An environment that resets its ended arenas by itself, such as `AutoReset(Echelon(config))`."""
 
