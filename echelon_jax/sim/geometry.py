@@ -10,25 +10,25 @@ from echelon_jax.rules import constants as k
 from echelon_jax.rules.mechs import roster
 
 
-def dot3(a: Float32[Array, "*batch 3"], b: Float32[Array, "*batch 3"]) -> Float32[Array, "*batch"]:
+def dot3(a: Float32[Array, "*#batch 3"], b: Float32[Array, "*#batch 3"]) -> Float32[Array, "*#batch"]:
     """Dot product of two arrays of 3-vectors, summed in index order."""
     return a[..., 0] * b[..., 0] + a[..., 1] * b[..., 1] + a[..., 2] * b[..., 2]
 
 
-def length3(a: Float32[Array, "*batch 3"]) -> Float32[Array, "*batch"]:
+def length3(a: Float32[Array, "*#batch 3"]) -> Float32[Array, "*#batch"]:
     """Euclidean length of 3-vectors."""
     return jnp.sqrt(dot3(a, a))
 
 
-def direction_if_far(v: Float32[Array, "*batch 3"]) -> tuple[Float32[Array, "*batch 3"], Bool[Array, "*batch"]]:
+def direction_if_far(v: Float32[Array, "*#batch 3"]) -> tuple[Float32[Array, "*#batch 3"], Bool[Array, "*#batch"]]:
     """v/|v| and whether |v| > 0.1: where the last-damage direction is set (spec 5.7, 6.7, 6.8)."""
     length = length3(v)
     return v / jnp.maximum(length, 1e-9)[..., None], length > 0.1
 
 
 def rear_multiplier(
-    target_yaw: Float32[Array, "*batch"], target_xy: Float32[Array, "*batch 2"], origin_xy: Float32[Array, "*batch 2"]
-) -> Float32[Array, "*batch"]:
+    target_yaw: Float32[Array, "*#batch"], target_xy: Float32[Array, "*#batch 2"], origin_xy: Float32[Array, "*#batch 2"]
+) -> Float32[Array, "*#batch"]:
     """The rear-arc damage multiplier M (spec 5.5): 1.5 where the attack comes from behind, else 1."""
     vx, vy = target_xy[..., 0] - origin_xy[..., 0], target_xy[..., 1] - origin_xy[..., 1]
     length = jnp.sqrt(vx * vx + vy * vy)
@@ -37,8 +37,8 @@ def rear_multiplier(
 
 
 def is_leg_hit(
-    z: Float32[Array, "*batch"], centre_z: Float32[Array, "*batch"], half_z: Float32[Array, "*batch"]
-) -> Bool[Array, "*batch"]:
+    z: Float32[Array, "*#batch"], centre_z: Float32[Array, "*#batch"], half_z: Float32[Array, "*#batch"]
+) -> Bool[Array, "*#batch"]:
     """Whether a hit at height z is on the legs: the lowest 30 % of the box (spec 5.7)."""
     return z < (centre_z - half_z) + k.LEG_HEIGHT_FRACTION * (2.0 * half_z)
 
