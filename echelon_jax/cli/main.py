@@ -11,6 +11,7 @@ import tyro
 from echelon_jax.cli.bench import BenchCommand
 from echelon_jax.cli.errors import UsageError
 from echelon_jax.cli.evaluate import EvaluateCommand
+from echelon_jax.cli.export import ExportCommand, ImportCommand
 from echelon_jax.cli.parity import ParityCommand
 from echelon_jax.cli.train import TrainCommand
 
@@ -19,6 +20,8 @@ Command = (
     | Annotated[EvaluateCommand, tyro.conf.subcommand("evaluate")]
     | Annotated[BenchCommand, tyro.conf.subcommand("bench")]
     | Annotated[ParityCommand, tyro.conf.subcommand("parity")]
+    | Annotated[ExportCommand, tyro.conf.subcommand("export")]
+    | Annotated[ImportCommand, tyro.conf.subcommand("import")]
 )
 
 
