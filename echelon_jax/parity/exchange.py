@@ -175,6 +175,7 @@ def _load_mech(mech: Mech, row: EnvState, dt: float) -> None:
     mech.last_painter, mech.focus_target = _index(m.last_painter[i]), _index(m.focus[i])
     mech.alive, mech.ecm_on, mech.eccm_on = bool(m.alive[i]), bool(m.ecm_on[i]), bool(m.eccm_on[i])
     mech.took_damage, mech.dealt_damage = float(tally.took_damage[i]), float(tally.dealt_damage[i])
+    mech.friendly_damage, mech.friendly_kills = float(tally.friendly_damage[i]), int(tally.friendly_kills[i])
     mech.kills, mech.died, mech.was_hit = int(tally.kills[i]), bool(tally.died[i]), bool(tally.was_hit[i])
     mech.last_damage_dir = vec(tally.damage_direction[i]) if tally.has_damage_direction[i] else None
 
@@ -192,11 +193,22 @@ def _load_shots(config: EnvConfig, row: EnvState) -> list[tuple[Projectile, int]
                 vec(p.position[s]),
                 vec(p.velocity[s]),
                 ages(config.dt, int(p.age[s]))[-1],
+                _rolled(config, int(p.target[s]), int(p.rolled[s])),
             ),
             s,
         )
         for s in living
     ]
+
+
+def _defenders(config: EnvConfig, target: int) -> list[int]:
+    """The heavies of a target's team, by pack: what the bits of `rolled` stand for."""
+    heavy = slots(config).heavy
+    return [int(i) for i in heavy if (i >= config.team_size) == (target >= config.team_size)]
+
+
+def _rolled(config: EnvConfig, target: int, bits: int) -> frozenset[int]:
+    return frozenset(i for pack, i in enumerate(_defenders(config, target)) if bits >> pack & 1)
 
 
 def _load_clouds(config: EnvConfig, row: EnvState) -> list[tuple[SmokeCloud, int]]:
@@ -264,6 +276,7 @@ def _save_mech(mech: Mech, row: EnvState, dt: float) -> None:
     m.focus[i] = -1 if mech.focus_target is None else mech.focus_target
     m.alive[i], m.ecm_on[i], m.eccm_on[i] = mech.alive, mech.ecm_on, mech.eccm_on
     tally.took_damage[i], tally.dealt_damage[i] = mech.took_damage, mech.dealt_damage
+    tally.friendly_damage[i], tally.friendly_kills[i] = mech.friendly_damage, mech.friendly_kills
     tally.kills[i], tally.died[i], tally.was_hit[i] = mech.kills, mech.died, mech.was_hit
     tally.has_damage_direction[i] = mech.last_damage_dir is not None
     if mech.last_damage_dir is not None:
@@ -291,6 +304,8 @@ def _save_shots(config: EnvConfig, loaded: Loaded, row: EnvState) -> None:
         p.target[slot] = -1 if shot.target is None else shot.target
         p.position[slot], p.velocity[slot] = shot.pos, shot.vel
         p.age[slot] = round(shot.age / config.dt)
+        defenders = _defenders(config, int(p.target[slot]))
+        p.rolled[slot] = sum(1 << pack for pack, i in enumerate(defenders) if i in shot.rolled)
     if not (np.diff(p.order[places]) > 0).all():
         p.order[places] = np.arange(len(places))
 
@@ -364,6 +379,16 @@ class SlotNoise:
     def move_order(self, living: list[int]) -> list[int]:
         """The permutation of all mechs, with the living kept."""
         return [int(i) for i in self._noise.move_order[self._now] if int(i) in living]
+
+    def fire_order(self, living: list[int]) -> list[int]:
+        """The permutation of all mechs, with the living kept."""
+        assert self._noise.fire_order is not None
+        return [int(i) for i in self._noise.fire_order[self._now] if int(i) in living]
+
+    def wreck(self, mech: int) -> float:
+        """The roll of a mech's wreck."""
+        assert self._noise.wreck is not None
+        return float(self._noise.wreck[self._now, mech])
 
 
 def most(field: str, mech_class: int, was_smoke: bool, dt: float) -> int:

@@ -179,6 +179,9 @@ def fields_of(
         [[arena.statistics[f"{name}_{team}"] for team in TEAM_NAMES] for name in STATISTICS]
         for arena in expected.arenas
     ]
+    for name in ("friendly_damage", "friendly_kills"):
+        theirs = np.array([[getattr(m, name) for m in arena.battle.mechs] for arena in expected.arenas])
+        fields[name] = near(getattr(state.sim.tally, name), theirs, 2)
     fields["reason"] = same(made.info.reason, np.array([REASONS.index(end["reason"]) for end in ends]), 1)
     fields["winner"] = same(ours, np.array(winners), 1)
     fields["step_count"] = same(state.step_count, np.array([arena.step_count for arena in expected.arenas]), 1)

@@ -7,20 +7,27 @@ start values, more shots than a launcher's cooldown allows.
 
 from __future__ import annotations
 
+from functools import cache
+from typing import Any
+
 import flax.struct
+import jax
+import jax.numpy as jnp
 import numpy as np
 
 from echelon_jax.config import EnvConfig
-from echelon_jax.env.state import STATISTICS, EnvState, Place
-from echelon_jax.parity.exchange import most
+from echelon_jax.env.environment import Maps, fresh_state
+from echelon_jax.env.state import EnvState
+from echelon_jax.parity.exchange import most, row_of
 from echelon_jax.parity.golden import column_words, local_map, telemetry
 from echelon_jax.rules import materials as mat
 from echelon_jax.rules.mechs import HEAVY, MECH_CLASSES, MEDIUM, SCOUT, roster
 from echelon_jax.rules.timers import decrements, moves
 from echelon_jax.rules.weapons import AUTOCANNON, GAUSS, MISSILE, SMOKE, WEAPONS
-from echelon_jax.sim.noise import Noise
+from echelon_jax.sim.noise import Noise, sample_noise
+from echelon_jax.sim.rules import sim_rules
 from echelon_jax.sim.slots import BARREL, TUBE, slots
-from echelon_jax.sim.state import Grid, Mechs, Projectiles, SimState, Smoke, Tally
+from echelon_jax.sim.state import Grid, Mechs, Projectiles, SimState, Smoke
 
 MATERIALS = np.array(
     [mat.SOLID, mat.LAVA, mat.WATER, mat.DEBRIS_FIELD, mat.SOLID_DEBRIS, mat.GLASS, mat.REINFORCED, mat.FOLIAGE, 200]
@@ -53,6 +60,25 @@ def make_case(config: EnvConfig, seed: int) -> Case:
     return Case(_state(config, rng, sim), _actions(config, rng), _noise(config, rng))
 
 
+@cache
+def _blank(config: EnvConfig) -> tuple[EnvState, Noise]:
+    """A fresh arena and some draws: whatever field a case does not choose, it takes from here."""
+    n, columns = config.num_mechs, config.size_x * config.size_y
+    shapes = {"hp": (columns * config.size_z, np.int16), "telemetry": (256, np.uint8), "occupancy": (columns, np.uint8)}
+    shapes |= {"material": (columns * config.size_z, np.uint8)}
+    shapes |= {"collides": (columns, np.uint32), "opaque": (columns, np.uint32)}
+    maps = Maps(**{name: jnp.zeros((1, size), kind) for name, (size, kind) in shapes.items()})
+    zeros = jnp.zeros((1, n))
+    unseen = jnp.full((1, n, 5), -1, jnp.int32)
+    places = jnp.zeros((1, 3)), jnp.zeros((1, n, 3)), zeros, jnp.zeros(1, jnp.int32), unseen
+    state = fresh_state(config, sim_rules(config), maps, *places)
+    return row_of(state, 0), row_of(sample_noise(config, jax.random.split(jax.random.key(0), 1)), 0)
+
+
+def _changed(tree: Any, **fields: Any) -> Any:
+    return tree.replace(**fields)
+
+
 # ---- world ----------------------------------------------------------------------------------------------------------
 
 
@@ -74,7 +100,8 @@ def _grid(config: EnvConfig, rng: np.random.Generator) -> Grid:
     odd = rng.random(shape) < 0.02  # hp out of step with ids
     hp[odd] = rng.choice(HIT_POINTS, int(odd.sum()))
     flat = material.reshape(1, -1)
-    return Grid(
+    return _changed(
+        _blank(config)[0].sim.grid,
         material=flat[0],
         hp=hp.reshape(-1).astype(np.int16),
         collides=column_words(flat, mat.COLLIDES, config)[0],
@@ -142,7 +169,8 @@ def _mechs(config: EnvConfig, rng: np.random.Generator) -> Mechs:
     painter = np.array([rng.choice(np.flatnonzero(who.team != t)) for t in who.team])
     painter = np.where((timers["painted"] > 0) | (rng.random(n) < 0.2), painter, -1)
     ecm = scout & (rng.random(n) < 0.5)
-    return Mechs(
+    return _changed(
+        _blank(config)[0].sim.mechs,
         position=position,
         velocity=velocity.astype(np.float32),
         yaw=_yaws(rng, position, who.team),
@@ -204,7 +232,8 @@ def _shots(config: EnvConfig, rng: np.random.Generator, mechs: Mechs) -> Project
             mechs.kinetic_cooldown[m] = max(int(mechs.kinetic_cooldown[m]), config.substeps + 1)
         else:
             mechs.tube_cooldown[m] = max(int(mechs.tube_cooldown[m]), config.substeps + 1)
-    return Projectiles(
+    return _changed(
+        _blank(config)[0].sim.projectiles,
         alive=alive,
         weapon=weapon,
         target=np.where(missile, target, -1).astype(np.int32),
@@ -212,7 +241,16 @@ def _shots(config: EnvConfig, rng: np.random.Generator, mechs: Mechs) -> Project
         velocity=(direction * speed).astype(np.float32),
         age=age,
         order=rng.permutation(count).astype(np.int32),
+        rolled=_rolled(config, rng, missile),
     )
+
+
+def _rolled(config: EnvConfig, rng: np.random.Generator, missile: np.ndarray) -> np.ndarray:
+    """Defenders that have rolled against missiles in flight; nobody where the rules do not remember it."""
+    if not config.ams_one_roll:
+        return np.zeros(len(missile), np.uint8)
+    bits = rng.random((len(missile), config.num_packs)) < 0.3
+    return np.where(missile, (bits << np.arange(config.num_packs)).sum(-1), 0).astype(np.uint8)
 
 
 def _clouds(config: EnvConfig, rng: np.random.Generator, mechs: Mechs, shots: Projectiles) -> Smoke:
@@ -226,42 +264,14 @@ def _clouds(config: EnvConfig, rng: np.random.Generator, mechs: Mechs, shots: Pr
             if rng.random() < share:
                 life[m, c] = rng.integers(1, 201) if rng.random() < 0.8 else rng.integers(1, 6)
     near = mechs.position[rng.integers(0, n, life.size)] + rng.normal(size=(life.size, 3)) * 4
-    return Smoke(position=near.astype(np.float32), life=life.reshape(-1))
+    return _changed(_blank(config)[0].sim.smoke, position=near.astype(np.float32), life=life.reshape(-1))
 
 
 def _sim(config: EnvConfig, rng: np.random.Generator) -> SimState:
-    n = config.num_mechs
     mechs = _mechs(config, rng)
     shots = _shots(config, rng, mechs)
-    none, zero = np.zeros(n, np.int32), np.int32(0)
-    return SimState(
-        mechs=mechs,
-        tally=Tally(
-            took_damage=np.zeros(n, np.float32),
-            dealt_damage=np.zeros(n, np.float32),
-            damage_direction=np.zeros((n, 3), np.float32),
-            died=np.zeros(n, bool),
-            was_hit=np.zeros(n, bool),
-            has_damage_direction=np.zeros(n, bool),
-            kills=none,
-            assists=none,
-            paints=none,
-            laser_hits=none,
-            missile_launches=none,
-            kinetic_fires=none,
-            smoke_launches=none,
-            projectile_hits=none,
-            explosions=none,
-            ams_intercepts=none,
-        ),
-        projectiles=shots,
-        smoke=_clouds(config, rng, mechs, shots),
-        grid=_grid(config, rng),
-        tick=np.int32(0),
-        next_stamp=np.int32(n),
-        lost_shots=zero,
-        lost_clouds=zero,
-    )
+    smoke = _clouds(config, rng, mechs, shots)
+    return _changed(_blank(config)[0].sim, mechs=mechs, projectiles=shots, smoke=smoke, grid=_grid(config, rng))
 
 
 # ---- the rest -------------------------------------------------------------------------------------------------------
@@ -277,30 +287,27 @@ def _state(config: EnvConfig, rng: np.random.Generator, sim: SimState) -> EnvSta
         score[rng.integers(2)] = config.score_to_win - 0.1
     middle = rng.uniform([6, 6], [config.size_x - 6, config.size_y - 6])
     if rng.random() < 0.6:
-        middle = mechs.position[rng.integers(n), :2] + rng.uniform(-4, 4, 2)
+        near = mechs.position[rng.integers(n), :2] + rng.uniform(-4, 4, 2)
+        middle = np.clip(near, 0, [config.size_x, config.size_y])
     seen = [rng.permutation(np.delete(np.arange(n), i))[:5] for i in range(n)]
-    return EnvState(
-        sim=sim.replace(tick=np.int32(steps * config.substeps)),  # type: ignore[attr-defined]
-        place=Place(
+    return _changed(
+        _blank(config)[0],
+        sim=_changed(sim, tick=np.array(steps * config.substeps, np.int32)),
+        place=_changed(
+            _blank(config)[0].place,
             zone=np.array([*middle, rng.uniform(3, 12)], np.float32),
             occupancy=local_map(sim.grid.material, config),
             telemetry=telemetry(sim.grid.material, config),
-            seed=np.int32(0),
         ),
         messages=rng.uniform(-1, 1, (n, config.comm_dim)).astype(np.float32),
         sort_mode=rng.integers(0, 3, n).astype(np.int32),
         hostile_only=rng.random(n) < 0.3,
         contact_slots=np.where(rng.random((n, 5)) < 0.8, np.array(seen), -1).astype(np.int32),
         score=score.astype(np.float32),
-        score_carry=np.zeros(2, np.float32),
-        step_count=steps,
+        step_count=np.array(steps, np.int32),
         was_fallen=mechs.fallen > 0,
         was_legged=mechs.leg_hp <= 0,
         was_shutdown=mechs.heat > heat_cap,
-        statistics=np.zeros((len(STATISTICS), 2), np.float32),
-        episode_over=np.bool_(False),
-        reason=np.int32(0),
-        winner=np.int32(0),
     )
 
 
@@ -323,8 +330,12 @@ def _noise(config: EnvConfig, rng: np.random.Generator) -> Noise:
     table, s, n = slots(config), config.substeps, config.num_mechs
     height = rng.random((s, n, 2))
     height = np.where(rng.random(height.shape) < 0.3, height * 0.12, height)  # more leg hits than by chance
-    return Noise(
+    noise = Noise(
         ams=rng.random((s, len(table.heavy), table.max_ring, config.num_packs)).astype(np.float32),
         hit_height=height.astype(np.float32),
         move_order=np.stack([rng.permutation(n) for _ in range(s)]).astype(np.int32),
     )
+    if config.fair_order:
+        order = np.stack([rng.permutation(n) for _ in range(s)]).astype(np.int32)
+        noise = noise.replace(fire_order=order, wreck=rng.random((s, n)).astype(np.float32))  # type: ignore[attr-defined]
+    return noise

@@ -220,7 +220,7 @@ def _projectiles(episode: Episode, ts: Sequence[int]) -> Projectiles:
             position[b, slot] = row[SHOT_POSITION : SHOT_POSITION + 3]
             velocity[b, slot] = row[SHOT_VELOCITY : SHOT_VELOCITY + 3]
             age[b, slot] = round(row[SHOT_AGE] / episode.config.dt)
-    parts = (alive, weapon, target, position, velocity, age, order)
+    parts = (alive, weapon, target, position, velocity, age, order, np.zeros(shape, np.uint8))
     return Projectiles(*(jnp.asarray(part) for part in parts))
 
 
@@ -304,6 +304,8 @@ def _tally(episode: Episode, ts: Sequence[int]) -> Tally:
         projectile_hits=zero,
         explosions=zero,
         ams_intercepts=zero,
+        friendly_damage=zero.astype(jnp.float32),
+        friendly_kills=zero,
     )
 
 

@@ -73,26 +73,38 @@ def blocked(battle: Battle, mech: Mech, pos: Vec) -> bool:
 
 
 def integrate(battle: Battle, mech: Mech) -> None:
-    """Move along x, then y, each with a step-up, then z; clamp last (sim §7.4, Q4)."""
-    dt = f32(battle.config.dt)
+    """Move along x, then y, each with a step-up, then z; clamp last (sim §7.4, Q4).
+
+    Under clamp_before_collision a move is cut at the edge before it is tested; under ceiling nothing rises above the top.
+    """
+    config, dt = battle.config, f32(battle.config.dt)
+    hx, hy, hz = mech.half
+    size_x, size_y, size_z = battle.world.size
+    last = (f32(size_x - hx), f32(size_y - hy))
     pos = mech.pos
     for axis in (0, 1):  # 1, 2
         tried = list(pos)
         tried[axis] = f32(pos[axis] + f32(mech.vel[axis] * dt))
+        if config.clamp_before_collision:
+            tried[axis] = clip(tried[axis], mech.half[axis], last[axis])
         level: Vec = (tried[0], tried[1], tried[2])
         raised = lift(level, c.STEP_UP_HEIGHT)
         if not blocked(battle, mech, level):
             pos = level
-        elif abs(mech.vel[2]) < c.STEP_UP_SPEED_GATE and not blocked(battle, mech, raised):
+        elif (
+            abs(mech.vel[2]) < c.STEP_UP_SPEED_GATE
+            and not blocked(battle, mech, raised)
+            and not (config.ceiling and f32(raised[2] + hz) > size_z)
+        ):
             pos = raised
         else:
             mech.vel = (0.0, mech.vel[1], mech.vel[2]) if axis == 0 else (mech.vel[0], 0.0, mech.vel[2])
     fallen: Vec = (pos[0], pos[1], f32(pos[2] + f32(mech.vel[2] * dt)))  # 3: no partial move, no step-up
-    if not blocked(battle, mech, fallen):
+    # Who is above the top already, where a state put it, may still fall.
+    too_high = config.ceiling and mech.vel[2] > 0 and f32(fallen[2] + hz) > size_z
+    if not blocked(battle, mech, fallen) and not too_high:
         pos = fallen
     else:
         mech.vel = (mech.vel[0], mech.vel[1], 0.0)
-    size_x, size_y, _ = battle.world.size  # 4
-    hx, hy, hz = mech.half
-    mech.pos = (clip(pos[0], hx, f32(size_x - hx)), clip(pos[1], hy, f32(size_y - hy)), max(pos[2], hz))  # 5
+    mech.pos = (clip(pos[0], hx, last[0]), clip(pos[1], hy, last[1]), max(pos[2], hz))  # 4, 5
     battle.grid.place(mech.index, mech.pos)  # 6

@@ -29,6 +29,12 @@ class Noise(Protocol):
     def move_order(self, living: list[int]) -> list[int]:
         """The living mechs (given in roster order) in this substep's order of movement."""
 
+    def fire_order(self, living: list[int]) -> list[int]:
+        """The living mechs in this substep's order of firing; asked only under fair_order."""
+
+    def wreck(self, mech: int) -> float:
+        """The u that decides the material of a dying mech's wreck; asked only under fair_order."""
+
 
 class LiveNoise:
     """Draws from a numpy generator, call for call as the original does; `from_seed` gives its very stream."""
@@ -58,9 +64,19 @@ class LiveNoise:
         self._generator.shuffle(order)
         return order
 
+    def fire_order(self, living: list[int]) -> list[int]:
+        """One more shuffle, which the original has not."""
+        return self.move_order(living)
+
+    def wreck(self, mech: int) -> float:
+        """One uniform double, which the original has not."""
+        return float(self._generator.random())
+
 
 class Tape:
     """Replays recorded draws and raises `MissingDraw` for any that was not recorded.
+
+    The original draws neither an order of firing nor wrecks, so a tape holds none.
 
     Args:
         move_order: rows of mech indices, one per substep from tick 1, padded with -1.
@@ -106,3 +122,11 @@ class Tape:
         if sorted(order) != sorted(living):
             raise MissingDraw(f"tick {self._tick}: the tape moves mechs {sorted(order)}, alive are {sorted(living)}")
         return list(order)
+
+    def fire_order(self, living: list[int]) -> list[int]:
+        """Never recorded."""
+        raise MissingDraw(f"tick {self._tick}: a tape holds no order of firing, which fair_order asks for")
+
+    def wreck(self, mech: int) -> float:
+        """Never recorded."""
+        raise MissingDraw(f"tick {self._tick}: a tape holds no wreck rolls, which fair_order asks for")

@@ -6,8 +6,8 @@ import math
 
 from echelon_jax.reference.damage import leg_line, paint_bonus, rear_multiplier, record_direction
 from echelon_jax.reference.noise import Noise
-from echelon_jax.reference.state import Battle, Mech, Projectile
-from echelon_jax.reference.status import kill_if_dead
+from echelon_jax.reference.state import Battle, Event, Mech, Projectile
+from echelon_jax.reference.status import kill_if_dead, without_credit
 from echelon_jax.reference.vec import Cell, Vec, add, clip, distance, div, dot, f32, lift, mul, norm, sub, vec
 from echelon_jax.reference.world import SmokeCloud
 from echelon_jax.rules import constants as c
@@ -31,6 +31,8 @@ def update(battle: Battle, shot: Projectile, noise: Noise) -> bool:
     dt = battle.config.dt
     shot.age += dt  # step 1 (§6.2): an expired shot vanishes without a trace (Q31)
     if shot.age > LIFETIMES[shot.weapon]:
+        if battle.config.smoke_opens and shot.weapon == SMOKE:
+            open_cloud(battle, shot.pos)
         return False
     if intercepted(battle, shot, noise):  # step 2
         return False
@@ -40,16 +42,22 @@ def update(battle: Battle, shot: Projectile, noise: Noise) -> bool:
     victim, closest = sweep(battle, shot, segment)  # step 5 (§6.4)
 
     # Step 6 (§6.5): terrain.
-    world = battle.world
+    world, size = battle.world, battle.world.size
+    outside = min(end[0], end[1]) < 0 or any(v >= n for v, n in zip(end, size, strict=True))
+    ends_there = battle.config.shots_end_at_border and outside
     if victim is not None:
         blocked, cell = world.ray(shot.pos, closest, include_end=True)
         if blocked:
+            if cell is None and ends_there:
+                return False
             impact = before_cell(shot.pos, closest, cell) if cell is not None else end
             victim = None
         else:
             impact = closest
     else:
         blocked, cell = world.ray(shot.pos, end, include_end=True)
+        if cell is None and ends_there:  # a mech or a cell on the way comes first, what is near the end does not
+            return False
         half = vec((c.PROJECTILE_BOX_HALF,) * 3)
         if not blocked and not world.box_hits(sub(end, half), add(end, half)):
             shot.pos = end
@@ -60,7 +68,10 @@ def update(battle: Battle, shot: Projectile, noise: Noise) -> bool:
 
 
 def intercepted(battle: Battle, shot: Projectile, noise: Noise) -> bool:
-    """AMS (sim §6.2 step 2): each ready heavy of the target's team rolls in every substep with the missile in reach."""
+    """AMS (sim §6.2 step 2): each ready heavy of the target's team rolls in every substep with the missile in reach.
+
+    Under ams_one_roll once for each missile.
+    """
     if shot.target is None:
         return False
     team = battle.mechs[shot.target].team
@@ -70,6 +81,10 @@ def intercepted(battle: Battle, shot: Projectile, noise: Noise) -> bool:
             continue
         if distance(defender.pos, shot.pos) > c.AMS_RANGE:
             continue
+        if battle.config.ams_one_roll:
+            if defender.index in shot.rolled:
+                continue
+            shot.rolled |= {defender.index}
         if noise.ams(shot.shooter, shot, defender.index) < c.AMS_PROBABILITY:
             defender.ams_cooldown = c.AMS_COOLDOWN
             battle.events.append(
@@ -141,19 +156,24 @@ def strike(battle: Battle, shot: Projectile, victim: Mech | None, cell: Cell | N
     """Step 7: the effects of an impact, in their order (sim §6.7)."""
     weapon = WEAPONS[shot.weapon]
     if cell is not None:
-        battle.world.damage(cell, weapon.damage)  # 1
-    if victim is not None:
+        battle.world.damage(cell, weapon.damage, battle.config.true_voxel_hp)  # 1
+    if victim is not None and not (battle.config.smoke_opens and shot.weapon == SMOKE):
         direct_hit(battle, shot, victim, impact)  # 2
     centre = victim.pos if victim is not None else impact
     if shot.weapon == SMOKE:  # 3
-        battle.clouds.append(SmokeCloud(centre, c.SMOKE_CLOUD_RADIUS, c.SMOKE_CLOUD_LIFE))
-        battle.events.append({"type": "smoke_cloud", "pos": list(centre), "radius": c.SMOKE_CLOUD_RADIUS})
+        open_cloud(battle, centre)
     elif weapon.splash_radius > 0:  # 4
         explode(battle, shot, centre, victim)
 
 
+def open_cloud(battle: Battle, centre: Vec) -> None:
+    """A new smoke cloud (sim §6.7 step 3)."""
+    battle.clouds.append(SmokeCloud(centre, c.SMOKE_CLOUD_RADIUS, c.SMOKE_CLOUD_LIFE))
+    battle.events.append({"type": "smoke_cloud", "pos": list(centre), "radius": c.SMOKE_CLOUD_RADIUS})
+
+
 def direct_hit(battle: Battle, shot: Projectile, victim: Mech, impact: Vec) -> None:
-    """A direct hit (sim §6.7 step 2); smoke shells too, with damage 0 (Q19)."""
+    """A direct hit (sim §6.7 step 2); smoke shells too, with damage 0 (Q19), unless smoke_opens is on."""
     weapon = WEAPONS[shot.weapon]
     shooter = battle.mechs[shot.shooter]
     multiplier, crit = rear_multiplier(victim, sub(victim.pos, shot.vel))  # 1: judged by the direction of flight
@@ -209,22 +229,26 @@ def explode(battle: Battle, shot: Projectile, centre: Vec, direct: Mech | None) 
         mech.was_hit = True
         mech.took_damage += damage
         record_direction(mech, centre)
-        shooter.dealt_damage += damage
-        battle.events.append(
-            {
-                "type": "projectile_hit",
-                "weapon": weapon.name,
-                "shooter": shooter.id,
-                "target": mech.id,
-                "pos": list(centre),
-                "damage": damage,
-                "stability": stability,
-                "is_crit": False,
-            }
-        )
+        event: Event = {
+            "type": "projectile_hit",
+            "weapon": weapon.name,
+            "shooter": shooter.id,
+            "target": mech.id,
+            "pos": list(centre),
+            "damage": damage,
+            "stability": stability,
+            "is_crit": False,
+        }
+        battle.events.append(event)
+        if mech.team == shooter.team:
+            shooter.friendly_damage += damage
+        if without_credit(battle, shooter, mech):
+            event["credited"] = False
+        else:
+            shooter.dealt_damage += damage
         kill_if_dead(battle, mech, shooter)
     for cell in cells_within(battle, centre, radius):  # 2
-        battle.world.damage(cell, damage)
+        battle.world.damage(cell, damage, battle.config.true_voxel_hp)
     battle.events.append(  # 3
         {"type": "explosion", "weapon": weapon.name, "pos": list(centre), "radius": radius, "shooter": shooter.id}
     )

@@ -116,18 +116,19 @@ def reward_components(
 
 
 def _sums(mechs: Sequence[Mech], events: Sequence[Event]) -> tuple[list[float], list[int], list[int], list[int]]:
-    """Damage dealt, kills, assists given and own deaths per mech, from the events."""
+    """Damage dealt, kills, assists given and own deaths per mech, from the events; none of a hit without credit."""
     index = {mech.id: mech.index for mech in mechs}
     damage = [0.0] * len(mechs)
     kills, assists, died = ([0] * len(mechs) for _ in range(3))
     for event in events:
-        if event["type"] in ("laser_hit", "projectile_hit"):
+        credited = event.get("credited", True)
+        if event["type"] in ("laser_hit", "projectile_hit") and credited:
             damage[index[event["shooter"]]] += event["damage"]
         elif event["type"] == "assist":
             assists[index[event["painter"]]] += 1
         elif event["type"] == "kill":
             died[index[event["target"]]] += 1
-            if event["shooter"] in index:  # not a hazard
+            if event["shooter"] in index and credited:  # not a hazard
                 kills[index[event["shooter"]]] += 1
     return damage, kills, assists, died
 
@@ -149,13 +150,15 @@ _COUNTED = {
 
 
 def count_events(statistics: dict[str, float], mechs: Sequence[Mech], events: Sequence[Event]) -> None:
-    """Add a decision step's events to the counters."""
+    """Add a decision step's events to the counters; a hit or kill without credit adds nothing."""
     team_of = {mech.id: TEAM_NAMES[mech.team] for mech in mechs}
     for event in events:
         kind = event["type"]
         if kind in _COUNTED:
             name, who = _COUNTED[kind]
             statistics[f"{name}_{team_of[event[who]]}"] += 1
+        if not event.get("credited", True):
+            continue
         if kind in ("laser_hit", "projectile_hit"):
             statistics[f"damage_{team_of[event['shooter']]}"] += event["damage"]
         if kind == "kill" and event["shooter"] in team_of:

@@ -21,6 +21,7 @@ def substep(battle: Battle, actions: Sequence[list[float]], noise: Noise) -> Non
     battle.tick += 1  # 1: clock
     battle.time_s += battle.config.dt
     noise.start_substep(battle.tick)
+    battle.draws = noise
     for cloud in battle.clouds:  # 2: smoke
         cloud.life -= battle.config.dt
     battle.clouds = [cloud for cloud in battle.clouds if cloud.life > 0]
@@ -28,9 +29,10 @@ def substep(battle: Battle, actions: Sequence[list[float]], noise: Noise) -> Non
         if mech.alive:
             upkeep(battle, mech, actions[mech.index])
     update_projectiles(battle, noise)  # 4
-    for mech in battle.mechs:  # 5: firing; who dies before its turn does not fire, blue before red (Q20)
-        if mech.alive:
-            fire(battle, mech, actions[mech.index], noise)
+    living = [mech.index for mech in battle.living()]  # 5: firing; who dies before its turn does not fire
+    for index in noise.fire_order(living) if battle.config.fair_order else living:  # else blue before red (Q20)
+        if battle.mechs[index].alive:
+            fire(battle, battle.mechs[index], actions[index], noise)
     for index in noise.move_order([mech.index for mech in battle.living()]):  # 6: movement
         move(battle, battle.mechs[index], actions[index])
 

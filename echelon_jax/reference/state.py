@@ -5,13 +5,16 @@ from __future__ import annotations
 import copy
 import dataclasses
 import math
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from echelon_jax.config import EnvConfig
 from echelon_jax.reference.vec import Vec, add, f32, sub
 from echelon_jax.reference.world import SmokeCloud, SpatialGrid, VoxelWorld, smoke_clear
 from echelon_jax.rules import constants as c
 from echelon_jax.rules import mechs as rules
+
+if TYPE_CHECKING:
+    from echelon_jax.reference.noise import Noise
 
 Event = dict[str, Any]
 
@@ -51,6 +54,9 @@ class Mech:
     took_damage: float = 0.0
     dealt_damage: float = 0.0
     kills: int = 0
+    # On the own team, oneself included; in the two above as well unless own_team_counts_against is on.
+    friendly_damage: float = 0.0
+    friendly_kills: int = 0
     died: bool = False
     was_hit: bool = False
     last_damage_dir: Vec | None = None
@@ -102,6 +108,7 @@ class Mech:
     def clear_tallies(self) -> None:
         """Start a decision step (sim §4.3), dead mechs too."""
         self.took_damage, self.dealt_damage, self.kills = 0.0, 0.0, 0
+        self.friendly_damage, self.friendly_kills = 0.0, 0
         self.died = self.was_hit = False
         self.last_damage_dir = None
 
@@ -124,6 +131,7 @@ class Projectile:
     pos: Vec
     vel: Vec
     age: float = 0.0
+    rolled: frozenset[int] = frozenset()  # defenders that have rolled against it, under ams_one_roll
 
 
 def make_mechs(num_packs: int, positions: Any, yaws: Any) -> list[Mech]:
@@ -171,6 +179,7 @@ class Battle:
         self.tick = 0
         self.time_s = 0.0
         self.events: list[Event] = []  # of the current decision step
+        self.draws: Noise | None = None  # of the current substep
         for mech in mechs:
             if mech.alive:
                 self.grid.place(mech.index, mech.pos)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import zlib
 
-from echelon_jax.reference.state import Battle, Mech
+from echelon_jax.reference.state import Battle, Event, Mech
 from echelon_jax.reference.vec import Cell, norm
 from echelon_jax.rules import constants as c
 from echelon_jax.rules import materials as m
@@ -96,11 +96,21 @@ def kill_if_dead(battle: Battle, mech: Mech, credit: Mech | str) -> None:
     mech.alive = False
     mech.died = True
     battle.grid.remove(mech.index)
-    if isinstance(credit, Mech):
-        credit.kills += 1
     name = credit.id if isinstance(credit, Mech) else credit
-    battle.events.append({"type": "kill", "shooter": name, "target": mech.id})
+    event: Event = {"type": "kill", "shooter": name, "target": mech.id}
+    battle.events.append(event)
+    if isinstance(credit, Mech):
+        credit.friendly_kills += credit.team == mech.team
+        if without_credit(battle, credit, mech):
+            event["credited"] = False
+        else:
+            credit.kills += 1
     leave_wreck(battle, mech)
+
+
+def without_credit(battle: Battle, shooter: Mech, target: Mech) -> bool:
+    """The switch own_team_counts_against denies credit for a target of the shooter's team; the original gives it (Q11)."""
+    return battle.config.own_team_counts_against and shooter.team == target.team
 
 
 def wreck_cells(battle: Battle, mech: Mech) -> tuple[Cell, Cell]:
@@ -118,9 +128,17 @@ def wreck_roll(mech: Mech, lo: Cell, hi: Cell) -> float:
 
 
 def leave_wreck(battle: Battle, mech: Mech) -> None:
-    """Fill the box of a dead mech with debris, sparing other living mechs; the hp of the cells stays (sim §8.7)."""
+    """Fill the box of a dead mech with debris, sparing other living mechs (sim §8.7).
+
+    The hp of the cells stays (Q5), or becomes the material's under true_voxel_hp.
+    """
     lo, hi = wreck_cells(battle, mech)
-    solid = wreck_roll(mech, lo, hi) < mech.spec.solid_wreck_probability
+    if battle.config.fair_order:
+        assert battle.draws is not None
+        roll = battle.draws.wreck(mech.index)
+    else:
+        roll = wreck_roll(mech, lo, hi)
+    solid = roll < mech.spec.solid_wreck_probability
     material = m.SOLID_DEBRIS if solid else m.DEBRIS_FIELD
     boxes = [(other.low, other.high) for other in battle.mechs if other.alive and other is not mech]
     for z in range(lo[2], hi[2]):
@@ -133,3 +151,5 @@ def leave_wreck(battle: Battle, mech: Mech) -> None:
                     for low, high in boxes
                 ):
                     battle.world.material[z, y, x] = material
+                    if battle.config.true_voxel_hp:
+                        battle.world.hp[z, y, x] = m.TABLE_HP[material]

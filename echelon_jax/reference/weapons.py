@@ -79,7 +79,7 @@ def nearest_candidate(
 ) -> tuple[Mech, Any] | None:
     """The nearest-candidate rule: the target and what its gate said, or nothing.
 
-    A valid focus comes first, but any strictly closer candidate replaces it (Q2).
+    A valid focus comes first, but any strictly closer candidate replaces it (Q2), unless honour_focus is on.
     `focus_in_range` False: the gate alone judges the focus.
     """
     best: tuple[Mech, Any] | None = None
@@ -90,6 +90,8 @@ def nearest_candidate(
         passed = gate(focus, away) if not focus_in_range or away <= reach else None
         if passed:
             best, best_distance = (focus, passed), away
+            if battle.config.honour_focus:
+                return best
     for enemy in enemies_in_range(battle, shooter, reach):
         if best is not None and enemy is focus:
             continue
@@ -246,6 +248,8 @@ def kinetic_target(battle: Battle, mech: Mech, reach: float) -> Mech | None:
         offset = sub(focus.pos, mech.pos)
         if norm(offset) <= reach and yaw_error(mech, offset) < c.KINETIC_FOCUS_CONE:
             best, best_distance = focus, norm(offset)
+            if battle.config.honour_focus:
+                return focus
     for enemy in enemies_in_range(battle, mech, reach):
         if enemy is focus:
             continue

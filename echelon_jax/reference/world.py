@@ -71,9 +71,14 @@ class VoxelWorld:
                         return True
         return False
 
-    def damage(self, cell: Cell, amount: float) -> None:
-        """Damage of sim §2.5: no test that the amount is above zero (Q7), no exemption for hazards and dirt (Q8)."""
+    def damage(self, cell: Cell, amount: float, true_hp: bool = False) -> None:
+        """Damage of sim §2.5: no test that the amount is above zero (Q7), no exemption for hazards and dirt (Q8).
+
+        With `true_hp` (the switch true_voxel_hp) both: nothing happens without damage, and hazards and dirt stay.
+        """
         if not self.inside(cell) or self.voxel(cell) in (m.AIR, m.REINFORCED):
+            return
+        if true_hp and (amount <= 0 or self.voxel(cell) in (m.DIRT, m.LAVA, m.WATER)):
             return
         x, y, z = cell
         left = f32(float(self.hp[z, y, x]) - f32(amount))

@@ -9,6 +9,7 @@ import numpy as np
 from jaxtyping import Array, Bool, Float32, Int32
 
 from echelon_jax.config import EnvConfig
+from echelon_jax.rules.mechs import roster
 from echelon_jax.sim.geometry import direction_if_far, dot3, grid_rank, length3
 from echelon_jax.sim.grid import damage_cells
 from echelon_jax.sim.queues import compact
@@ -33,7 +34,12 @@ class Blast(flax.struct.PyTreeNode):
 
 
 def splash_mechs(
-    config: EnvConfig, rules: SimRules, state: SimState, blast: Blast, dead: Bool[Array, "arenas mechs"]
+    config: EnvConfig,
+    rules: SimRules,
+    state: SimState,
+    blast: Blast,
+    dead: Bool[Array, "arenas mechs"],
+    draws: Float32[Array, "arenas mechs"] | None = None,
 ) -> SimState:
     """Place the wrecks of the `dead`, then hurt the mechs around each blast in grid order (spec 6.8 step 1).
 
@@ -43,7 +49,7 @@ def splash_mechs(
     arenas, n = dead.shape
     chunk = min(arenas, ARENAS_PER_ROUND)
     radius = rules.splash_radius[blast.weapon]
-    m = state.mechs
+    m, team = state.mechs, jnp.asarray(roster(config.num_packs).team)
     offset = m.position - blast.point[:, None]
     in_reach = length3(offset) <= radius[:, None]
     pending = blast.active[:, None] & in_reach & m.alive & (jnp.arange(n) != blast.spared[:, None])
@@ -58,7 +64,7 @@ def splash_mechs(
         real = queue < arenas
         # One wreck per arena first; its arena's splash waits for the next round.
         mech, wreck, others = next_wrecks(dead, state.mechs.alive, queue)
-        grid = place_wrecks(config, rules, state.grid, state.mechs, others, queue, mech, wreck)
+        grid = place_wrecks(config, rules, state.grid, state.mechs, others, queue, mech, wreck, draws)
         dead = dead.at[queue, mech].set(False, mode="drop")
 
         m, tally = state.mechs, state.tally
@@ -87,8 +93,11 @@ def splash_mechs(
 
         row = jnp.where(real, queue, arenas)
         hit_damage = jnp.where(hit, damage[:, None], 0.0)
-        dealt = damage * hit.sum(-1)
-        kills = dies.sum(-1, dtype=jnp.int32)
+        dealt, kills = damage * hit.sum(-1), dies.sum(-1, dtype=jnp.int32)
+        own = team[shooter][:, None] == team
+        friendly, friendly_kills = damage * (hit & own).sum(-1), (dies & own).sum(-1, dtype=jnp.int32)
+        if config.own_team_counts_against:
+            dealt, kills = damage * (hit & ~own).sum(-1), kills - friendly_kills
         set_direction = hit & far
         mechs = m.replace(
             hp=m.hp.at[row].add(-hit_damage, mode="drop"),
@@ -101,6 +110,8 @@ def splash_mechs(
             took_damage=tally.took_damage.at[row].add(hit_damage, mode="drop"),
             dealt_damage=tally.dealt_damage.at[row, shooter].add(dealt, mode="drop"),
             kills=tally.kills.at[row, shooter].add(kills, mode="drop"),
+            friendly_damage=tally.friendly_damage.at[row, shooter].add(friendly, mode="drop"),
+            friendly_kills=tally.friendly_kills.at[row, shooter].add(friendly_kills, mode="drop"),
             died=tally.died.at[row].set(tally.died[safe] | dies, mode="drop"),
             was_hit=tally.was_hit.at[row].set(tally.was_hit[safe] | hit, mode="drop"),
             damage_direction=tally.damage_direction.at[row].set(
@@ -157,10 +168,18 @@ def blast_voxels(config: EnvConfig, rules: SimRules, grid: Grid, blast: Blast) -
 
 
 def explode(
-    config: EnvConfig, rules: SimRules, state: SimState, blast: Blast, dead: Bool[Array, "arenas mechs"]
+    config: EnvConfig,
+    rules: SimRules,
+    state: SimState,
+    blast: Blast,
+    dead: Bool[Array, "arenas mechs"],
+    draws: Float32[Array, "arenas mechs"] | None = None,
 ) -> SimState:
-    """All of spec 6.8 for at most one explosion per arena; `dead` are mechs just killed whose wrecks rise first (Q13)."""
-    state = splash_mechs(config, rules, state, blast, dead)
+    """All of spec 6.8 for at most one explosion per arena; `dead` are mechs just killed whose wrecks rise first (Q13).
+
+    `draws` are the wreck rolls under fair_order.
+    """
+    state = splash_mechs(config, rules, state, blast, dead, draws)
     explosions = state.tally.explosions.at[jnp.arange(dead.shape[0]), blast.shooter].add(blast.active.astype(jnp.int32))
     grid = blast_voxels(config, rules, state.grid, blast)
     return state.replace(grid=grid, tally=state.tally.replace(explosions=explosions))

@@ -1,7 +1,8 @@
-"""The firing phase: living mechs fire in roster order, each seeing what the earlier ones did (simulation spec 5, 9.3).
+"""The firing phase: living mechs fire one by one, each seeing what the earlier ones did (simulation spec 5, 9.3).
 
+In roster order, the same mech in every arena at a time; under fair_order in a drawn order, a mech of its own in each arena.
 Positions do not change in this phase, so distances, bearings and lines of sight are computed for all pairs
-beforehand; a scan then goes through the roster. Only a wreck can change a view, so after a kill the clear views of
+beforehand; a scan then goes through the mechs. Only a wreck can change a view, so after a kill the clear views of
 that arena are looked at again.
 """
 
@@ -64,6 +65,22 @@ def turns(num_packs: int) -> Turns:
             rows.append((mech, _NO_WEAPON if mech_class == SCOUT else LASER, True, kinetic))
     columns = [np.array(column) for column in zip(*rows, strict=True)]
     return Turns(*(column if column.dtype == bool else column.astype(np.int32) for column in columns))
+
+
+def _drawn_rows(
+    table: Turns, order: Int32[Array, "arenas mechs"]
+) -> tuple[Int32[Array, "arenas rows"], Int32[Array, "arenas mechs"], Int32[Array, "arenas mechs"]]:
+    """The rows of `table` in a drawn order of mechs: which row is the r-th, each mech's place, and its last row's place."""
+    n = order.shape[1]
+    place = jnp.where(order[:, None, :] == jnp.arange(n)[:, None], jnp.arange(n, dtype=jnp.int32), 0).sum(-1)
+    count = np.bincount(table.mech, minlength=n).astype(np.int32)
+    before = place[:, None, :] < place[:, :, None]
+    first = jnp.where(before, jnp.asarray(count), 0).sum(-1)
+    rows = np.arange(len(table.mech))
+    within = (rows - np.searchsorted(table.mech, table.mech)).astype(np.int32)
+    to = first[:, table.mech] + within  # where each row of the table goes
+    row = jnp.where(to[:, None, :] == rows[:, None], jnp.asarray(rows.astype(np.int32)), 0).sum(-1)
+    return row.astype(jnp.int32), place.astype(jnp.int32), (first + count - 1).astype(jnp.int32)
 
 
 def pulled(config: EnvConfig, commands: Commands) -> dict[int, Bool[Array, "arenas mechs"]]:
@@ -131,6 +148,7 @@ def _bury_and_look_again(
     mechs: Mechs,
     view: Bool[Array, "arenas mechs mechs"],
     dead: Bool[Array, "arenas mechs"],
+    draws: Float32[Array, "arenas mechs"] | None,
 ) -> tuple[Grid, Bool[Array, "arenas mechs mechs"]]:
     """Place the wrecks of the dead and re-test the clear views of their arenas; nothing is done where nobody died."""
     arenas = dead.shape[0]
@@ -143,7 +161,7 @@ def _bury_and_look_again(
         grid, view, left = carry
         queue, _ = compact(left.any(-1), chunk)
         mech, wanted, others = next_wrecks(left, mechs.alive, queue)
-        grid = place_wrecks(config, rules, grid, mechs, others, queue, mech, wanted)
+        grid = place_wrecks(config, rules, grid, mechs, others, queue, mech, wanted, draws)
         safe = jnp.minimum(queue, arenas - 1)
         again = view[safe] & wanted[:, None, None]
         clear = pair_sight(config, grid.opaque, mechs.position[safe], again, arena=safe, chunk=64)
@@ -154,21 +172,32 @@ def _bury_and_look_again(
 
 
 def _nearest(
+    config: EnvConfig,
     candidate: Bool[Array, "arenas mechs"],
     distance: Float32[Array, "arenas mechs"],
     rank: Int32[Array, "arenas mechs"],
     focus: Int32[Array, " arenas"],
 ) -> tuple[Bool[Array, " arenas"], Int32[Array, " arenas"]]:
-    """Nearest-candidate rule (spec 5.4): the closest; exact ties go to the focus, then to grid order."""
+    """Nearest-candidate rule (spec 5.4): the closest; exact ties go to the focus, then to grid order.
+
+    Under honour_focus a focus among the candidates is nearer than any other (Q2).
+    """
     n = candidate.shape[1]
+    is_focus = jnp.arange(n) == focus[:, None]
+    if config.honour_focus:
+        distance = jnp.where(is_focus, -1.0, distance)
     closest = jnp.min(jnp.where(candidate, distance, jnp.inf), -1)
     tied = candidate & (distance == closest[:, None])
-    turn = jnp.where(jnp.arange(n) == focus[:, None], -1, rank)
+    turn = jnp.where(is_focus, -1, rank)
     return candidate.any(-1), jnp.argmin(jnp.where(tied, turn, n), -1).astype(jnp.int32)
 
 
 def _sensor_quality(
-    rules: SimRules, mechs: Mechs, enemy: Bool[Array, " mechs"], me: Bool[Array, " mechs"], distance: Array
+    rules: SimRules,
+    mechs: Mechs,
+    enemy: Bool[Array, "#arenas mechs"],
+    me: Bool[Array, "#arenas mechs"],
+    distance: Array,
 ) -> Float32[Array, " arenas"]:
     """Sensor quality of one viewer (spec 5.12) from the sources that are alive and powered right now."""
     strength = jnp.where(
@@ -187,8 +216,15 @@ def fire(
     state: SimState,
     commands: Commands,
     heights: Float32[Array, "arenas mechs 2"],
+    order: Int32[Array, "arenas mechs"] | None = None,
+    wreck: Float32[Array, "arenas mechs"] | None = None,
 ) -> SimState:
-    """One firing phase; `heights` are the hit-height draws of laser and flamer by shooter."""
+    """One firing phase.
+
+    Arguments:
+        heights: hit-height draws of laser and flamer by shooter.
+        order, wreck: the order of firing and the wreck rolls under fair_order.
+    """
     geometry = _geometry(state.mechs)
     fires = pulled(config, commands)
     wanted = _wanted_views(config, rules, state.mechs, fires, geometry)
@@ -214,10 +250,18 @@ def fire(
         "kinetic_trigger": kinetic_fires[:, table.mech].T,
     }
 
+    place = None
+    if order is not None:
+        row, place, last = _drawn_rows(table, order)
+        turn_inputs = {
+            name: column[row].T if column.ndim == 1 else jnp.take_along_axis(column, row.T, axis=0)
+            for name, column in turn_inputs.items()
+        }
+
     def one_turn(carry: tuple, turn: dict[str, Array]) -> tuple[tuple, Launch]:
         mechs, tally, grid, view, gate = carry
         mechs, tally, dead, gate = _hitscan(config, rules, mechs, tally, geometry, view, gate, turn)
-        grid, view = _bury_and_look_again(config, rules, grid, mechs, view, dead)
+        grid, view = _bury_and_look_again(config, rules, grid, mechs, view, dead, wreck)
         mechs, tally, launched = _other_weapons(config, rules, mechs, tally, geometry, view, turn)
         return (mechs, tally, grid, view, gate), launched
 
@@ -226,14 +270,25 @@ def fire(
         one_turn, (state.mechs, state.tally, state.grid, view, gate), turn_inputs
     )
     # The rows that end a mech's turn, one per mech in roster order.
-    ends = np.flatnonzero(table.rest)
-    by_mech = jax.tree.map(lambda leaf: jnp.moveaxis(leaf[ends], 0, 1), launched)
-    return launch(config, rules, state.replace(mechs=mechs, tally=tally, grid=grid), by_mech)
+    if order is None:
+        ends = np.flatnonzero(table.rest)
+        by_mech = jax.tree.map(lambda leaf: jnp.moveaxis(leaf[ends], 0, 1), launched)
+    else:
+        arena = jnp.arange(order.shape[0], dtype=jnp.int32)[:, None]
+        by_mech = jax.tree.map(lambda leaf: leaf[last, arena], launched)
+    return launch(config, rules, state.replace(mechs=mechs, tally=tally, grid=grid), by_mech, place)
 
 
-def _column(array: Array, mech: Int32[Array, ""]) -> Array:
-    """The values of one mech (the same in every arena)."""
-    return jax.lax.dynamic_index_in_dim(array, mech, axis=1, keepdims=False)
+def _column(array: Array, mech: Int32[Array, ""] | Int32[Array, " arenas"]) -> Array:
+    """The values of one mech: the same mech in every arena, or one of each arena's own."""
+    if mech.ndim == 0:
+        return jax.lax.dynamic_index_in_dim(array, mech, axis=1, keepdims=False)
+    return array[jnp.arange(array.shape[0], dtype=jnp.int32), mech]
+
+
+def _across(value: Array) -> Array:
+    """A number of the turn, one or one per arena, as [1 or arenas, 1]: to be compared with values of all mechs."""
+    return value.reshape(-1, 1)
 
 
 def _hitscan(
@@ -252,21 +307,21 @@ def _hitscan(
     """
     n = config.num_mechs
     i, flamer = turn["mech"], turn["flamer"]
-    enemies, same_pack = (jnp.asarray(t)[i] for t in team_masks(config.num_packs))
-    me = jnp.arange(n) == i
+    enemies, same_pack = (jnp.asarray(t) for t in team_masks(config.num_packs))
+    me = jnp.arange(n) == _across(i)
     # Shutdown is tested once before the laser, not again before the flamer (Q16).
     gate = jnp.where(flamer, gate, _column(mechs.alive, i) & (_column(mechs.heat, i) <= rules.heat_cap[i]))
     weapon = jnp.where(flamer, FLAMER, LASER)
     cooldown = jnp.where(flamer, _column(mechs.kinetic_cooldown, i), _column(mechs.laser_cooldown, i))
     distance, bearing = _column(geometry.distance, i), _column(geometry.bearing, i)
     candidate = (
-        enemies
+        enemies[i].reshape(-1, n)
         & mechs.alive
-        & (distance <= rules.range[weapon])
-        & (bearing >= rules.arc_cosine[weapon])
+        & (distance <= _across(rules.range[weapon]))
+        & (bearing >= _across(rules.arc_cosine[weapon]))
         & _column(view, i)
     )
-    found, target = _nearest(candidate, distance, geometry.rank, _column(mechs.focus, i))
+    found, target = _nearest(config, candidate, distance, geometry.rank, _column(mechs.focus, i))
     shoots = turn["armed"] & turn["hitscan_trigger"] & gate & (cooldown <= 0) & found
 
     on_target = shoots[:, None] & (jnp.arange(n) == target[:, None])
@@ -275,7 +330,7 @@ def _hitscan(
     centre, own = mechs.position[row, target], _column(mechs.position, i)
     damage = rules.damage[weapon] * rear_multiplier(mechs.yaw[row, target], centre[:, :2], own[:, :2])
     painter = mechs.last_painter[row, target]
-    bonus = (mechs.painted[row, target] > 0) & (painter >= 0) & same_pack[jnp.maximum(painter, 0)]
+    bonus = (mechs.painted[row, target] > 0) & (painter >= 0) & same_pack[i, jnp.maximum(painter, 0)]
     damage = damage + jnp.where(bonus, k.PAINT_BONUS * damage, 0.0)
     half_z = rules.half[target, 2]
     hit_z = centre[:, 2] + 0.5 * (-half_z + 2.0 * half_z * turn["height"])
@@ -286,7 +341,8 @@ def _hitscan(
     hp = mechs.hp - jnp.where(on_target, damage[:, None], 0.0)
     dead = on_target & mechs.alive & (hp <= 0)
     transfer = jnp.where(flamer, k.FLAMER_HEAT_TRANSFER, k.LASER_HEAT_TRANSFER)
-    heat = mechs.heat + jnp.where(by_me, rules.weapon_heat[weapon], 0.0) + jnp.where(on_target, transfer, 0.0)
+    heat = mechs.heat + jnp.where(by_me, _across(rules.weapon_heat[weapon]), 0.0)
+    heat = heat + jnp.where(on_target, _across(transfer), 0.0)
     direction, far = direction_if_far(own - centre)
     turned = on_target & far[:, None]
     assist = (shoots & bonus & (painter != i))[:, None] & (jnp.arange(n) == painter[:, None])
@@ -295,8 +351,8 @@ def _hitscan(
         leg_hp=mechs.leg_hp - jnp.where(on_target, leg_damage[:, None], 0.0),
         heat=heat,
         alive=mechs.alive & ~dead,
-        laser_cooldown=jnp.where(by_me & ~flamer, rules.cooldown[LASER], mechs.laser_cooldown),
-        kinetic_cooldown=jnp.where(by_me & flamer, rules.cooldown[FLAMER], mechs.kinetic_cooldown),
+        laser_cooldown=jnp.where(by_me & ~_across(flamer), rules.cooldown[LASER], mechs.laser_cooldown),
+        kinetic_cooldown=jnp.where(by_me & _across(flamer), rules.cooldown[FLAMER], mechs.kinetic_cooldown),
     )
     tally = tally.replace(
         took_damage=tally.took_damage + jnp.where(on_target, damage[:, None], 0.0),
@@ -324,8 +380,8 @@ def _other_weapons(
     """Missile, kinetic weapon, painter and smoke of one mech, in this order (spec 5.8 to 5.11); each re-tests shutdown (9.3)."""
     n = config.num_mechs
     i, rest, kinetic = turn["mech"], turn["rest"], turn["kinetic"]
-    enemies, same_pack = (jnp.asarray(t)[i] for t in team_masks(config.num_packs))
-    me = jnp.arange(n) == i
+    enemies, same_pack = (jnp.asarray(t)[i].reshape(-1, n) for t in team_masks(config.num_packs))
+    me = jnp.arange(n) == _across(i)
     row = jnp.arange(mechs.alive.shape[0], dtype=jnp.int32)
     distance, bearing, sees = _column(geometry.distance, i), _column(geometry.bearing, i), _column(view, i)
     own, yaw, focus = _column(mechs.position, i), _column(mechs.yaw, i), _column(mechs.focus, i)
@@ -341,13 +397,13 @@ def _other_weapons(
     paint_lock = (
         (painted > 0)
         & (last_painter >= 0)
-        & same_pack[jnp.maximum(last_painter, 0)]
+        & jnp.take_along_axis(same_pack, jnp.maximum(last_painter, 0), axis=1)
         & (distance <= rules.range[MISSILE])
         & (quality >= k.PAINT_LOCK_QUALITY)[:, None]
     )
     lock = paint_lock | ((distance <= k.ONBOARD_LOCK_RANGE) & sees)
     candidate = target_alive & (bearing >= rules.arc_cosine[MISSILE]) & lock
-    found, missile_target = _nearest(candidate, distance, geometry.rank, focus)
+    found, missile_target = _nearest(config, candidate, distance, geometry.rank, focus)
     missile = turn["missile_trigger"] & alive & (heat <= cap) & (tube <= 0) & found
     heat = heat + jnp.where(missile, rules.weapon_heat[MISSILE], 0.0)
     tube = jnp.where(missile, rules.cooldown[MISSILE], tube)
@@ -357,11 +413,13 @@ def _other_weapons(
     upright = _column(mechs.fallen, i) <= 0
     shoots = turn["kinetic_trigger"] & alive & (heat <= cap) & upright & (kinetic_cooldown <= 0)
     reach = rules.range[kinetic]
-    on_focus = target_alive & is_focus & (distance <= reach) & (bearing > float(np.cos(k.KINETIC_FOCUS_CONE)))
+    on_focus = target_alive & is_focus & (distance <= _across(reach)) & (bearing > float(np.cos(k.KINETIC_FOCUS_CONE)))
     focused = on_focus.any(-1)
     limit = jnp.where(focused, jnp.min(jnp.where(on_focus, distance, jnp.inf), -1), reach)
     others = target_alive & ~is_focus & (distance < limit[:, None]) & (bearing > float(np.cos(k.KINETIC_CONE)))
-    other_found, other = _nearest(others, distance, geometry.rank, jnp.full_like(focus, -1))
+    if config.honour_focus:
+        others = others & ~focused[:, None]
+    other_found, other = _nearest(config, others, distance, geometry.rank, jnp.full_like(focus, -1))
     aimed = focused | other_found
     aim = jnp.where(other_found, other, jnp.maximum(focus, 0))
     heat = heat + jnp.where(shoots, rules.weapon_heat[kinetic], 0.0)
@@ -370,7 +428,7 @@ def _other_weapons(
     # Painter (5.10).
     painter_cooldown = _column(mechs.painter_cooldown, i)
     candidate = target_alive & (distance <= rules.range[PAINTER]) & (bearing >= rules.arc_cosine[PAINTER]) & sees
-    found, paint_target = _nearest(candidate, distance, geometry.rank, focus)
+    found, paint_target = _nearest(config, candidate, distance, geometry.rank, focus)
     paints = turn["painter_trigger"] & alive & (heat <= cap) & (painter_cooldown <= 0) & found
     heat = heat + jnp.where(paints, rules.weapon_heat[PAINTER], 0.0)
     painter_cooldown = jnp.where(paints, rules.cooldown[PAINTER], painter_cooldown)
@@ -393,7 +451,7 @@ def _other_weapons(
         kinetic_cooldown=put(mechs.kinetic_cooldown, kinetic_cooldown, shoots),
         painter_cooldown=put(mechs.painter_cooldown, painter_cooldown, paints),
         painted=jnp.where(marked, rules.paint_substeps, painted),
-        last_painter=jnp.where(marked, i, last_painter),
+        last_painter=jnp.where(marked, _across(i), last_painter),
     )
     tally = tally.replace(
         paints=tally.paints + (me & paints[:, None]),

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import flax.struct
 import jax.numpy as jnp
-from jaxtyping import Array, Bool, Float32, Int32
+from jaxtyping import Array, Bool, Float32, Int32, UInt8
 
 from echelon_jax.config import EnvConfig
 from echelon_jax.rules import constants as k
 from echelon_jax.rules.mechs import roster
-from echelon_jax.rules.weapons import GAUSS, MISSILE
+from echelon_jax.rules.weapons import GAUSS, MISSILE, SMOKE
 from echelon_jax.sim.geometry import dot3, length3
 from echelon_jax.sim.grid import levels_hit, levels_under
 from echelon_jax.sim.rays import walk
@@ -19,11 +19,11 @@ from echelon_jax.sim.state import SimState
 
 
 class Flight(flax.struct.PyTreeNode):
-    """Outcome of one update of selected projectiles. Exactly one of expired, intercepted, impact, or none (it flies on) holds."""
+    """Outcome of one update of selected projectiles. Exactly one of ended, intercepted, impact, or none (it flies on) holds."""
 
     slot: Int32[Array, "arenas selected"]
     valid: Bool[Array, "arenas selected"]
-    expired: Bool[Array, "arenas selected"]
+    ended: Bool[Array, "arenas selected"]  # gone without effect: too old, or outside the map
     intercepted: Bool[Array, "arenas selected"]
     impact: Bool[Array, "arenas selected"]
     defender: Int32[Array, "arenas selected"]  # mech that intercepts
@@ -37,6 +37,7 @@ class Flight(flax.struct.PyTreeNode):
     age: Int32[Array, "arenas selected"]
     weapon: Int32[Array, "arenas selected"]
     shooter: Int32[Array, "arenas selected"]
+    rolled: UInt8[Array, "arenas selected"]
 
 
 def earliest(
@@ -59,8 +60,11 @@ def _intercept(
     missile: Bool[Array, "arenas selected"],
     position: Float32[Array, "arenas selected 3"],
     rolls: Float32[Array, "arenas heavies rings packs"],
-) -> tuple[Bool[Array, "arenas selected"], Int32[Array, "arenas selected"]]:
-    """AMS (spec 6.2 step 2): the first ready heavy of the target's team within range whose roll succeeds."""
+) -> tuple[Bool[Array, "arenas selected"], Int32[Array, "arenas selected"], UInt8[Array, "arenas selected"]]:
+    """AMS (spec 6.2 step 2): the first ready heavy of the target's team within range whose roll succeeds.
+
+    It rolls in every substep (Q14); under ams_one_roll once per missile. Returns also who has rolled by now, a bit per pack.
+    """
     m, table, packs = state.mechs, slots(config), config.num_packs
     row = jnp.arange(slot.shape[0], dtype=jnp.int32)[:, None]
     shooter = jnp.asarray(table.mech)[slot]
@@ -68,14 +72,20 @@ def _intercept(
     ring = jnp.asarray(table.ring)[slot]
     stopped = jnp.zeros(slot.shape, bool)
     defender = jnp.zeros(slot.shape, jnp.int32)
+    rolled = state.projectiles.rolled[row, slot]
     for pack in range(packs):
         heavy = jnp.where(target >= config.team_size, table.heavy[packs + pack], table.heavy[pack]).astype(jnp.int32)
         ready = m.alive[row, heavy] & (m.heat[row, heavy] <= rules.heat_cap[heavy]) & (m.ams_cooldown[row, heavy] <= 0)
         near = length3(m.position[row, heavy] - position) <= k.AMS_RANGE
-        hit = missile & ready & near & (rolls[row, launcher, ring, pack] < k.AMS_PROBABILITY)
+        tries = missile & ready & near
+        if config.ams_one_roll:
+            bit = jnp.uint8(1 << pack)
+            tries = tries & ((rolled & bit) == 0)
+            rolled = jnp.where(tries, rolled | bit, rolled)
+        hit = tries & (rolls[row, launcher, ring, pack] < k.AMS_PROBABILITY)
         defender = jnp.where(hit & ~stopped, heavy, defender)
         stopped = stopped | hit
-    return stopped, defender
+    return stopped, defender, rolled
 
 
 def _guide(
@@ -131,10 +141,10 @@ def fly(
     shooter = jnp.asarray(table.mech)[slot]
     weapon, target, position = p.weapon[row, slot], p.target[row, slot], p.position[row, slot]
     age = p.age[row, slot] + 1
-    expired = valid & (age > rules.moves[weapon])
-    flying = valid & ~expired
+    ended = valid & (age > rules.moves[weapon])
+    flying = valid & ~ended
     missile = flying & (weapon == MISSILE) & (target >= 0)
-    intercepted, defender = _intercept(config, rules, state, slot, target, missile, position, rolls)
+    intercepted, defender, rolled = _intercept(config, rules, state, slot, target, missile, position, rolls)
     flying = flying & ~intercepted
 
     velocity = _guide(config, rules, state, weapon, target, position, p.velocity[row, slot])
@@ -179,10 +189,19 @@ def fly(
     struck = flying & blocked & struck
     point = jnp.where(struck[..., None], point_before_cell(position, end, cell), ahead)
     point = jnp.where(direct[..., None], closest, point)
+    if config.shots_end_at_border:  # a mech or a cell on the way comes first
+        size = jnp.array([config.size_x, config.size_y, config.size_z], jnp.float32)
+        outside = (ahead[..., :2] < 0).any(-1) | (ahead >= size).any(-1)
+        leaves = flying & outside & ~direct & ~struck
+        ended, impact = ended | leaves, impact & ~leaves
+    if config.smoke_opens:  # the end of a shell's flight is an impact where it is, on nothing
+        opens = valid & ~flying & (weapon == SMOKE)
+        ended, impact = ended & ~opens, impact | opens
+        point = jnp.where(opens[..., None], position, point)
     return Flight(
         slot=slot,
         valid=valid,
-        expired=expired,
+        ended=ended,
         intercepted=intercepted,
         impact=impact,
         defender=defender,
@@ -196,4 +215,5 @@ def fly(
         age=age,
         weapon=weapon,
         shooter=shooter,
+        rolled=rolled,
     )

@@ -12,7 +12,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float32, Int32, UInt8, UInt32
 
 from echelon_jax.config import EnvConfig
-from echelon_jax.rules.materials import AIR, COLLIDES, OPAQUE, REINFORCED, SOLID
+from echelon_jax.rules.materials import AIR, COLLIDES, DIRT, LAVA, OPAQUE, REINFORCED, SOLID, WATER
 from echelon_jax.sim.state import Grid
 
 
@@ -85,7 +85,8 @@ def damage_cells(
 ) -> Grid:
     """Damage(i, j, k, a) of spec 2.5 on a list of different cells: hp <= 0 after the hit turns the cell to AIR.
 
-    AIR and REINFORCED are immune; a hit of 0 destroys a cell whose hp is 0 (Q7).
+    AIR and REINFORCED are immune; a hit of 0 destroys a cell whose hp is 0 (Q7). Under true_voxel_hp a hit of 0 does nothing,
+    and DIRT, LAVA and WATER are immune too (Q8).
     """
     arenas = grid.material.shape[0]
     x, y, z = cell[:, 0], cell[:, 1], cell[:, 2]
@@ -96,6 +97,8 @@ def damage_cells(
     material = grid.material.at[arena, voxel].get(mode="clip")
     hp = grid.hp.at[arena, voxel].get(mode="clip").astype(jnp.int32)
     hit = wanted & inside & (material != AIR) & (material != REINFORCED)
+    if config.true_voxel_hp:
+        hit = hit & (amount > 0) & (material != DIRT) & (material != LAVA) & (material != WATER)
     hp = hp - jnp.round(amount).astype(jnp.int32)
     gone = hit & (hp <= 0)
     collided, blocked = flags_of(material)

@@ -67,8 +67,17 @@ def _velocities(
     return missile, kinetic, smoke
 
 
-def launch(config: EnvConfig, rules: SimRules, state: SimState, fired: Launch) -> SimState:
-    """Put everything that was fired into its launcher's first free slot; shots without one are counted in `lost_shots`."""
+def launch(
+    config: EnvConfig,
+    rules: SimRules,
+    state: SimState,
+    fired: Launch,
+    place: Int32[Array, "arenas mechs"] | None = None,
+) -> SimState:
+    """Put everything that was fired into its launcher's first free slot; shots without one are counted in `lost_shots`.
+
+    `place` is each mech's place in the order of firing; roster order without it.
+    """
     table, p = slots(config), state.projectiles
     missile, kinetic, smoke = _velocities(config, rules, fired)
     owner = table.mech
@@ -102,7 +111,8 @@ def launch(config: EnvConfig, rules: SimRules, state: SimState, fired: Launch) -
     )
     position = _raise(state.mechs.position[:, owner], above)
     turn = jnp.where(is_tube, jnp.where(as_missile, 0, 2), 1)
-    order = (state.tick[:, None] * config.num_mechs + owner) * _SHOTS_PER_MECH + turn
+    fired_as = owner if place is None else place[:, owner]
+    order = (state.tick[:, None] * config.num_mechs + fired_as) * _SHOTS_PER_MECH + turn
     return state.replace(
         projectiles=Projectiles(
             alive=p.alive | spawns,
@@ -112,6 +122,7 @@ def launch(config: EnvConfig, rules: SimRules, state: SimState, fired: Launch) -
             velocity=jnp.where(spawns[..., None], velocity, p.velocity),
             age=jnp.where(spawns, 0, p.age),
             order=jnp.where(spawns, order, p.order),
+            rolled=jnp.where(spawns, jnp.uint8(0), p.rolled) if config.ams_one_roll else p.rolled,
         ),
         lost_shots=state.lost_shots + lost,
     )

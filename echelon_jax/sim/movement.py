@@ -63,7 +63,7 @@ def move(
     yaw = jnp.where(alive, yaw, mechs.yaw)
     row = jnp.arange(arenas, dtype=jnp.int32)
     half_x, half_y, half_z = (rules.half[:, axis] for axis in range(3))
-    map_x, map_y = float(config.size_x), float(config.size_y)
+    map_x, map_y, map_z = float(config.size_x), float(config.size_y), float(config.size_z)
 
     def one_mech(carry: tuple[Array, ...], mech: Int32[Array, " arenas"]) -> tuple[tuple[Array, ...], None]:
         px, py, pz, vx, vy, vz, stamp, next_stamp = carry
@@ -99,28 +99,40 @@ def move(
             lo, hi = z - hz, z + hz
             return levels_hit(config, word, lo, hi) | (over & (lo[:, None] < hi_z) & (hi[:, None] > lo_z)).any(-1)
 
+        def cut(value: Array, half: Array, edge: float) -> Array:
+            """A coordinate the mech heads for, cut at the edge before it is tested where the switch says so (Q4)."""
+            return jnp.clip(value, half, edge - half) if config.clamp_before_collision else value
+
+        def fits(z: Array) -> Array | bool:
+            """There is room for a step up below the top of the map."""
+            return z + k.STEP_UP_HEIGHT + hz <= map_z if config.ceiling else True
+
         may_step = jnp.abs(uz) < k.STEP_UP_SPEED_GATE
         here = columns(x, y)
 
         # x, then y: forward, else one step up, else stopped. Only the end point is looked at.
-        there = columns(x + ux * dt, y)
-        free, up = ~blocked(there, z), may_step & ~blocked(there, z + k.STEP_UP_HEIGHT)
+        next_x = cut(x + ux * dt, hx, map_x)
+        there = columns(next_x, y)
+        free, up = ~blocked(there, z), may_step & fits(z) & ~blocked(there, z + k.STEP_UP_HEIGHT)
         moved = free | up
-        x, z = jnp.where(moved, x + ux * dt, x), jnp.where(~free & up, z + k.STEP_UP_HEIGHT, z)
+        x, z = jnp.where(moved, next_x, x), jnp.where(~free & up, z + k.STEP_UP_HEIGHT, z)
         ux = jnp.where(moved, ux, 0.0)
         here = (jnp.where(moved, there[0], here[0]), jnp.where(moved[:, None], there[1], here[1]))
 
-        there = columns(x, y + uy * dt)
-        free, up = ~blocked(there, z), may_step & ~blocked(there, z + k.STEP_UP_HEIGHT)
+        next_y = cut(y + uy * dt, hy, map_y)
+        there = columns(x, next_y)
+        free, up = ~blocked(there, z), may_step & fits(z) & ~blocked(there, z + k.STEP_UP_HEIGHT)
         moved = free | up
-        y, z = jnp.where(moved, y + uy * dt, y), jnp.where(~free & up, z + k.STEP_UP_HEIGHT, z)
+        y, z = jnp.where(moved, next_y, y), jnp.where(~free & up, z + k.STEP_UP_HEIGHT, z)
         uy = jnp.where(moved, uy, 0.0)
         here = (jnp.where(moved, there[0], here[0]), jnp.where(moved[:, None], there[1], here[1]))
 
         free = ~blocked(here, z + uz * dt)
+        if config.ceiling:  # the top stops a climb; who is above it already may fall
+            free = free & ((uz <= 0) | (z + uz * dt + hz <= map_z))
         z, uz = jnp.where(free, z + uz * dt, z), jnp.where(free, uz, 0.0)
 
-        # The clamp comes after all three axes (Q4).
+        # In the original the clamp comes only after all three axes (Q4).
         x = jnp.clip(x, hx, map_x - hx)
         y = jnp.clip(y, hy, map_y - hy)
         z = jnp.maximum(z, hz)

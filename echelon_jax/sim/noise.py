@@ -23,6 +23,9 @@ class Noise(flax.struct.PyTreeNode):
     hit_height: Float32[Array, "arenas substeps mechs 2"]
     # A permutation of all mechs; the living move in this order.
     move_order: Int32[Array, "arenas substeps mechs"]
+    # Only under fair_order: a permutation of all mechs, the order of firing, and the roll of the wreck each mech would leave.
+    fire_order: Int32[Array, "arenas substeps mechs"] | None = None
+    wreck: Float32[Array, "arenas substeps mechs"] | None = None
 
 
 def sample_noise(config: EnvConfig, keys: Key[Array, " arenas"]) -> Noise:
@@ -31,14 +34,19 @@ def sample_noise(config: EnvConfig, keys: Key[Array, " arenas"]) -> Noise:
     All draws of an arena come from one call for raw bits, which compiles and runs faster than one call per field.
     """
     table, s, n = slots(config), config.substeps, config.num_mechs
-    shapes = ((s, len(table.heavy), table.max_ring, config.num_packs), (s, n, 2), (s, n))
+    shapes = [(s, len(table.heavy), table.max_ring, config.num_packs), (s, n, 2), (s, n)]
+    if config.fair_order:
+        shapes += [(s, n), (s, n)]
     sizes = [math.prod(shape) for shape in shapes]
     bits = jax.vmap(lambda key: jax.random.bits(key, (sum(sizes),), jnp.uint32))(keys)
-    ams, heights, order = (
+    ams, heights, order, *fair = (
         part.reshape(len(keys), *shape)
         for part, shape in zip(jnp.split(bits, np.cumsum(sizes)[:-1], axis=1), shapes, strict=True)
     )
-    return Noise(ams=_uniform(ams), hit_height=_uniform(heights), move_order=_permutation(order))
+    noise = Noise(ams=_uniform(ams), hit_height=_uniform(heights), move_order=_permutation(order))
+    if config.fair_order:
+        noise = noise.replace(fire_order=_permutation(fair[0]), wreck=_uniform(fair[1]))
+    return noise
 
 
 def _uniform(bits: UInt32[Array, "*shape"]) -> Float32[Array, "*shape"]:

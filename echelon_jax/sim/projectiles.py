@@ -26,10 +26,13 @@ from echelon_jax.sim.state import Projectiles, SimState, Smoke
 SELECTED = 4  # projectiles of an arena evaluated in one round
 
 
-def _commit(projectiles: Projectiles, flight: Flight, done: Bool[Array, "arenas selected"]) -> Projectiles:
+def _commit(
+    config: EnvConfig, projectiles: Projectiles, flight: Flight, done: Bool[Array, "arenas selected"]
+) -> Projectiles:
     """Write the flights that are `done` back to their slots: moved on, or gone."""
-    gone = flight.expired | flight.intercepted | flight.impact
+    gone = flight.ended | flight.intercepted | flight.impact
     alive, position, velocity, age = projectiles.alive, projectiles.position, projectiles.velocity, projectiles.age
+    rolled = projectiles.rolled
     slot_number = jnp.arange(alive.shape[1], dtype=jnp.int32)
     for i in range(flight.slot.shape[1]):
         here = done[:, i, None] & (slot_number == flight.slot[:, i, None])
@@ -37,7 +40,9 @@ def _commit(projectiles: Projectiles, flight: Flight, done: Bool[Array, "arenas 
         position = jnp.where(here[..., None], flight.position[:, i, None], position)
         velocity = jnp.where(here[..., None], flight.velocity[:, i, None], velocity)
         age = jnp.where(here, flight.age[:, i, None], age)
-    return projectiles.replace(alive=alive, position=position, velocity=velocity, age=age)
+        if config.ams_one_roll:
+            rolled = jnp.where(here, flight.rolled[:, i, None], rolled)
+    return projectiles.replace(alive=alive, position=position, velocity=velocity, age=age, rolled=rolled)
 
 
 def _direct_hit(
@@ -118,7 +123,12 @@ def _open_cloud(
 
 
 def _apply(
-    config: EnvConfig, rules: SimRules, state: SimState, event: Flight, happens: Bool[Array, " arenas"]
+    config: EnvConfig,
+    rules: SimRules,
+    state: SimState,
+    event: Flight,
+    happens: Bool[Array, " arenas"],
+    wreck: Float32[Array, "arenas mechs"] | None,
 ) -> SimState:
     """One interception or impact per arena (spec 6.2 step 2, 6.7), in the order of the spec."""
     m, tally = state.mechs, state.tally
@@ -132,10 +142,10 @@ def _apply(
     impact = happens & event.impact
     grid = damage_cells(config, state.grid, row, event.cell, rules.damage[event.weapon], impact & event.struck)
     state = state.replace(grid=grid)
-    direct = impact & event.direct
-    state, dead = _direct_hit(config, rules, state, event, direct)
+    direct, smoke = impact & event.direct, event.weapon == SMOKE
+    hit = direct & ~smoke if config.smoke_opens else direct  # a shell opens at a mech, and that is all (Q19)
+    state, dead = _direct_hit(config, rules, state, event, hit)
     centre = jnp.where(direct[:, None], m.position[row, event.victim], event.point)
-    smoke = event.weapon == SMOKE
     state = _open_cloud(config, rules, state, event.shooter, centre, impact & smoke)
     blast = Blast(
         active=impact & ~smoke & (rules.splash_radius[event.weapon] > 0),
@@ -144,13 +154,17 @@ def _apply(
         shooter=event.shooter,
         spared=jnp.where(direct, event.victim, -1),
     )
-    return explode(config, rules, state, blast, dead)
+    return explode(config, rules, state, blast, dead, wreck)
 
 
 def update_projectiles(
-    config: EnvConfig, rules: SimRules, state: SimState, rolls: Float32[Array, "arenas heavies rings packs"]
+    config: EnvConfig,
+    rules: SimRules,
+    state: SimState,
+    rolls: Float32[Array, "arenas heavies rings packs"],
+    wreck: Float32[Array, "arenas mechs"] | None = None,
 ) -> SimState:
-    """One projectile phase."""
+    """One projectile phase; `rolls` are the AMS draws, `wreck` the wreck rolls under fair_order."""
     selected = min(SELECTED, state.projectiles.alive.shape[1])
 
     def more(carry: tuple[SimState, Bool[Array, "arenas slots"]]) -> Bool[Array, ""]:
@@ -165,11 +179,11 @@ def update_projectiles(
         happens, first = first_true(flight.intercepted | flight.impact)
         last = jnp.where(happens, first, selected)
         done = valid & (jnp.arange(selected) <= last[:, None])
-        state = state.replace(projectiles=_commit(state.projectiles, flight, done))
+        state = state.replace(projectiles=_commit(config, state.projectiles, flight, done))
         for i in range(selected):
             pending = pending & ~(done[:, i, None] & (jnp.arange(pending.shape[1]) == slot[:, i, None]))
         row = jnp.arange(slot.shape[0], dtype=jnp.int32)
         event = jax.tree.map(lambda leaf: leaf[row, first], flight)
-        return _apply(config, rules, state, event, happens), pending
+        return _apply(config, rules, state, event, happens, wreck), pending
 
     return jax.lax.while_loop(more, one_round, (state, state.projectiles.alive))[0]

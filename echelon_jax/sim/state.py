@@ -58,6 +58,10 @@ class Tally(flax.struct.PyTreeNode):
     projectile_hits: Int32[Array, "arenas mechs"]  # direct and splash, by shooter
     explosions: Int32[Array, "arenas mechs"]  # by shooter
     ams_intercepts: Int32[Array, "arenas mechs"]  # by defender
+    # On mechs of the own team, oneself included, by shooter. `dealt_damage` and `kills` hold them too unless the switch
+    # own_team_counts_against is on.
+    friendly_damage: Float32[Array, "arenas mechs"]
+    friendly_kills: Int32[Array, "arenas mechs"]
 
 
 class Projectiles(flax.struct.PyTreeNode):
@@ -70,6 +74,8 @@ class Projectiles(flax.struct.PyTreeNode):
     velocity: Float32[Array, "arenas slots 3"]
     age: Int32[Array, "arenas slots"]  # updates so far
     order: Int32[Array, "arenas slots"]  # smaller is earlier in the original's list
+    # Bit p: the heavy of pack p of the target's team has rolled against this missile (only under ams_one_roll).
+    rolled: UInt8[Array, "arenas slots"]
 
 
 class Smoke(flax.struct.PyTreeNode):

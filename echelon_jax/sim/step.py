@@ -82,6 +82,7 @@ def initial_state(
             velocity=jnp.zeros((*shots, 3), jnp.float32),
             age=jnp.zeros(shots, jnp.int32),
             order=jnp.zeros(shots, jnp.int32),
+            rolled=jnp.zeros(shots, jnp.uint8),
         ),
         smoke=Smoke(position=jnp.zeros((*clouds, 3), jnp.float32), life=jnp.zeros(clouds, jnp.int32)),
         grid=grid,
@@ -121,6 +122,8 @@ def empty_tally(arenas: int, n: int) -> Tally:
         projectile_hits=i(),
         explosions=i(),
         ams_intercepts=i(),
+        friendly_damage=f(),
+        friendly_kills=i(),
     )
 
 
@@ -133,9 +136,9 @@ def simulate(config: EnvConfig, rules: SimRules, state: SimState, commands: Comm
     def substep(state: SimState, draws: Noise) -> tuple[SimState, None]:
         smoke = state.smoke.replace(life=jnp.maximum(state.smoke.life - 1, 0))
         state = state.replace(tick=state.tick + 1, smoke=smoke)
-        state = upkeep(config, rules, state, commands)
-        state = update_projectiles(config, rules, state, draws.ams)
-        state = fire(config, rules, state, commands, draws.hit_height)
+        state = upkeep(config, rules, state, commands, draws.wreck)
+        state = update_projectiles(config, rules, state, draws.ams, draws.wreck)
+        state = fire(config, rules, state, commands, draws.hit_height, draws.fire_order, draws.wreck)
         state = move(config, rules, state, commands, draws.move_order)
         return state, None
 

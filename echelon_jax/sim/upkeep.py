@@ -27,8 +27,17 @@ def is_shutdown(rules: SimRules, mechs: Mechs) -> Bool[Array, "arenas mechs"]:
     return mechs.heat > rules.heat_cap
 
 
-def upkeep(config: EnvConfig, rules: SimRules, state: SimState, commands: Commands) -> SimState:
-    """One upkeep phase. Mechs are independent here, except that simultaneous deaths leave wrecks in roster order (D1)."""
+def upkeep(
+    config: EnvConfig,
+    rules: SimRules,
+    state: SimState,
+    commands: Commands,
+    wreck: Float32[Array, "arenas mechs"] | None = None,
+) -> SimState:
+    """One upkeep phase. Mechs are independent here, except that simultaneous deaths leave wrecks in roster order (D1).
+
+    `wreck` are the wreck rolls under fair_order.
+    """
     m, dt = state.mechs, config.dt
     alive = m.alive
 
@@ -95,4 +104,4 @@ def upkeep(config: EnvConfig, rules: SimRules, state: SimState, commands: Comman
         alive=alive & ~dead,
     )
     tally = state.tally.replace(took_damage=state.tally.took_damage + burn, died=state.tally.died | dead)
-    return state.replace(mechs=mechs, tally=tally, grid=bury(config, rules, state.grid, mechs, dead))
+    return state.replace(mechs=mechs, tally=tally, grid=bury(config, rules, state.grid, mechs, dead, wreck))

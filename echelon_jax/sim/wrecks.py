@@ -7,10 +7,10 @@ import zlib
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Bool, Int32, UInt32
+from jaxtyping import Array, Bool, Float32, Int32, UInt32
 
 from echelon_jax.config import EnvConfig
-from echelon_jax.rules.materials import AIR, DEBRIS_FIELD, DIRT, SOLID_DEBRIS
+from echelon_jax.rules.materials import AIR, DEBRIS_FIELD, DIRT, SOLID_DEBRIS, TABLE_HP
 from echelon_jax.rules.mechs import CLASS_NAMES, roster
 from echelon_jax.sim.queues import compact, first_true
 from echelon_jax.sim.rules import MAX_BOX_COLUMNS, SimRules
@@ -67,6 +67,7 @@ def place_wrecks(
     arena: Int32[Array, " wrecks"],
     mech: Int32[Array, " wrecks"],
     wanted: Bool[Array, " wrecks"],
+    draws: Float32[Array, "arenas mechs"] | None = None,
 ) -> Grid:
     """Turn the AIR and DIRT cells of each dead mech's box into debris, except under the boxes of `others` (spec 8.7).
 
@@ -74,6 +75,7 @@ def place_wrecks(
         others: for each wreck, the mechs that count as living at that moment.
         arena, mech: whose wreck; arenas must differ within one call.
         wanted: rows that are real.
+        draws: the roll of each mech's wreck under fair_order; without them a hash of name and place.
     """
     arenas = grid.material.shape[0]
     size = jnp.array([config.size_x, config.size_y, config.size_z], jnp.int32)
@@ -81,7 +83,10 @@ def place_wrecks(
     half, centre = rules.half[mech], mechs.position[safe, mech]
     lo = jnp.maximum(jnp.floor(centre - half).astype(jnp.int32), 0)
     hi = jnp.minimum(jnp.ceil(centre + half).astype(jnp.int32), size)
-    roll = wreck_roll(config, mech, jnp.concatenate([lo, hi], -1)).astype(jnp.float32) / jnp.float32(2**32)
+    if draws is None:
+        roll = wreck_roll(config, mech, jnp.concatenate([lo, hi], -1)).astype(jnp.float32) / jnp.float32(2**32)
+    else:
+        roll = draws[safe, mech]
     debris = jnp.where(roll < rules.solid_wreck_probability[mech], SOLID_DEBRIS, DEBRIS_FIELD).astype(jnp.uint8)
 
     edge = np.arange(MAX_BOX_COLUMNS)
@@ -99,9 +104,13 @@ def place_wrecks(
     filled = inside & ~covered.any(-1) & ((material == AIR) | (material == DIRT))
     row = jnp.where(filled, safe[:, None], arenas)
     bit = jnp.uint32(1) << level.astype(jnp.uint32)
+    hp = grid.hp  # left as it was (Q5)
+    if config.true_voxel_hp:
+        full = jnp.asarray(TABLE_HP)[debris.astype(jnp.int32)]
+        hp = hp.at[row, voxel].set(jnp.broadcast_to(full[:, None], row.shape), mode="drop")
     return Grid(
         material=grid.material.at[row, voxel].set(jnp.broadcast_to(debris[:, None], row.shape), mode="drop"),
-        hp=grid.hp,  # left as it was (Q5)
+        hp=hp,
         collides=grid.collides.at[row, column].add(bit, mode="drop"),
         opaque=grid.opaque.at[row, column].add(bit, mode="drop"),
     )
@@ -122,7 +131,14 @@ def next_wrecks(
     return mech, any_dead, others
 
 
-def bury(config: EnvConfig, rules: SimRules, grid: Grid, mechs: Mechs, dead: Bool[Array, "arenas mechs"]) -> Grid:
+def bury(
+    config: EnvConfig,
+    rules: SimRules,
+    grid: Grid,
+    mechs: Mechs,
+    dead: Bool[Array, "arenas mechs"],
+    draws: Float32[Array, "arenas mechs"] | None = None,
+) -> Grid:
     """Place the wrecks of all `dead` mechs (already marked as not alive), in roster order within an arena."""
     arenas = dead.shape[0]
     chunk = min(arenas, WRECKS_PER_ROUND)
@@ -134,7 +150,7 @@ def bury(config: EnvConfig, rules: SimRules, grid: Grid, mechs: Mechs, dead: Boo
         grid, left = carry
         queue, _ = compact(left.any(-1), chunk)
         mech, wanted, others = next_wrecks(left, mechs.alive, queue)
-        grid = place_wrecks(config, rules, grid, mechs, others, queue, mech, wanted)
+        grid = place_wrecks(config, rules, grid, mechs, others, queue, mech, wanted, draws)
         return grid, left.at[queue, mech].set(False, mode="drop")
 
     return jax.lax.while_loop(more, one_round, (grid, dead))[0]
