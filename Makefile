@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 TRAIN ?=
 
-.PHONY: setup train train-gpu test lint bench clean
+.PHONY: setup train train-gpu test test-all lint bench clean
 
 setup: $(VENV)/.run
 
@@ -34,6 +34,10 @@ test: $(VENV)/.dev
 	$(BIN)/ruff check .
 	$(BIN)/mypy
 	$(BIN)/python -m pytest -n 2 --dist loadfile
+
+# Everything: the whole golden set (ECHELON_GOLDEN) and the slow tests as well.
+test-all: $(VENV)/.dev
+	$(BIN)/python -m pytest -n 2 --dist loadfile -m ''
 
 bench: $(VENV)/.run
 	$(BIN)/echelon bench

@@ -48,7 +48,8 @@ def test_finite_states_stay_finite_whatever_the_actions(steps):
 def test_observations_stay_within_their_declared_bounds(steps):
     low, high = Echelon(CONFIG).observation_bounds()
     for _, _, step in steps:
-        assert (step.observation >= low).all() and (step.observation <= high).all()
+        # A rotated unit vector may exceed 1 by its last bit.
+        assert (step.observation >= low - 1e-6).all() and (step.observation <= high + 1e-6).all()
 
 
 def test_the_dead_do_nothing_get_nothing_and_see_nothing(steps):
