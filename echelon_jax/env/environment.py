@@ -291,7 +291,7 @@ class Echelon:
         mechs = sim.mechs
 
         # Messages, zone, rewards, end of the episode.
-        zone = zone_tick(rules, mechs, state.place)
+        zone = zone_tick(rules, mechs, state.place, config.zone_on_the_ground)
         score, carry = add_score(config, state.score, state.score_carry, zone.tick)
         gained = rewards(
             config,
@@ -338,7 +338,7 @@ class Echelon:
     def _step(self, params: EnvParams, state: EnvState, observation: Array, components: Array) -> Step:
         """The result of a step that led to `state`; the reward is zero until it is filled in."""
         mechs = state.sim.mechs
-        zone = zone_tick(params.rules, mechs, state.place)
+        zone = zone_tick(params.rules, mechs, state.place, self.config.zone_on_the_ground)
         terminated, truncated = flags(mechs.alive, state.reason)
         return Step(
             observation=observation,

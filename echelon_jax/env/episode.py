@@ -10,6 +10,7 @@ from jaxtyping import Array, Bool, Float32, Int32
 
 from echelon_jax.config import EnvConfig
 from echelon_jax.env.state import REASONS, WINNERS, Place
+from echelon_jax.sim.ewar import shutdown
 from echelon_jax.sim.ordered import team_sums
 from echelon_jax.sim.rules import SimRules
 from echelon_jax.sim.state import Mechs
@@ -18,6 +19,7 @@ RUNNING, ZONE_CONTROL, ELIMINATION, TIME_UP = range(len(REASONS))
 BLUE_WINS, RED_WINS, DRAW = range(len(WINNERS))
 CONTESTED_FLOOR = 0.25
 TIE_MARGIN = 1e-3
+GROUND_REACH = 3.0  # voxels between the zone's ground and the feet of a mech that holds it, where that is required
 # Scores are kept to about 1e-7 zone seconds. The original's repeated float64 addition lands on either side of the target
 # by 1e-13; this much is forgiven so that a target reached by whole ticks is reached in the same step.
 SCORE_SLACK = 1e-6
@@ -47,10 +49,17 @@ def zone_distance(place: Place, position: Float32[Array, "arenas mechs 3"]) -> F
 
 
 def zone_presence(
-    rules: SimRules, mechs: Mechs, place: Place
+    rules: SimRules, mechs: Mechs, place: Place, grounded: bool = False
 ) -> tuple[Bool[Array, "arenas mechs"], Float32[Array, "arenas 2"]]:
-    """Living mechs strictly inside the zone's circle at any altitude, and their tonnage per team."""
+    """Living mechs strictly inside the zone's circle, and their tonnage per team.
+
+    At any altitude and in any condition, unless `grounded` (the switch zone_on_the_ground): then a mech must not be shut down, and
+    its feet must be within GROUND_REACH of the zone's ground.
+    """
     inside = mechs.alive & (zone_distance(place, mechs.position) < place.zone[:, None, 2])
+    if grounded:
+        feet = mechs.position[..., 2] - rules.half[:, 2]
+        inside = inside & ~shutdown(rules, mechs) & (feet <= GROUND_REACH)
     return inside, team_sums(jnp.where(inside, rules.tonnage, 0.0))
 
 
@@ -61,9 +70,9 @@ def tonnage_margin(tonnage: Float32[Array, "arenas 2"]) -> Float32[Array, " aren
     return (blue - red) / jnp.where(total > 0, total, 1.0)
 
 
-def zone_tick(rules: SimRules, mechs: Mechs, place: Place) -> Zone:
-    """Score ticks of this step: 1 for a team alone, else 0.25 + 0.75 of its margin (spec 3.2)."""
-    inside, tonnage = zone_presence(rules, mechs, place)
+def zone_tick(rules: SimRules, mechs: Mechs, place: Place, grounded: bool = False) -> Zone:
+    """Score ticks of this step: 1 for a team alone, else 0.25 + 0.75 of its margin (spec 3.2); `grounded` as in `zone_presence`."""
+    inside, tonnage = zone_presence(rules, mechs, place, grounded)
     blue, red = tonnage[:, 0], tonnage[:, 1]
     contested = (blue > 0) & (red > 0)
     margin = tonnage_margin(tonnage)
@@ -98,13 +107,14 @@ def judge(
     carry: Float32[Array, "arenas 2"],
     step_count: Int32[Array, " arenas"],
 ) -> Verdict:
-    """Whether the episode ends: zone win, then elimination, then time (spec 4.2); a score tie at the target is red's."""
+    """Whether the episode ends: zone win, then elimination, then time (spec 4.2).
+
+    A score tie at the target is red's (E33); with the switch tie_is_draw the team's hit points decide, then it is a draw.
+    """
     half = config.team_size
     target = config.score_to_win
     ahead = (score[:, 0] - score[:, 1]) + (carry[:, 0] - carry[:, 1])
     reached = ((score - target) + carry >= -SCORE_SLACK).any(-1)
-    zone_winner = jnp.where(ahead > 0, BLUE_WINS, RED_WINS)
-
     blue_alive, red_alive = mechs.alive[:, :half].any(-1), mechs.alive[:, half:].any(-1)
     gone = ~blue_alive | ~red_alive
     last_standing = jnp.where(blue_alive, BLUE_WINS, jnp.where(red_alive, RED_WINS, DRAW))
@@ -112,6 +122,8 @@ def judge(
     hp = team_hp(mechs)
     spare = hp[:, 0] - hp[:, 1]
     by_hp = jnp.where(spare > TIE_MARGIN, BLUE_WINS, jnp.where(spare < -TIE_MARGIN, RED_WINS, DRAW))
+    tie = by_hp if config.tie_is_draw else RED_WINS
+    zone_winner = jnp.where(ahead > 0, BLUE_WINS, jnp.where(ahead < 0, RED_WINS, tie))
     on_time = jnp.where(ahead > TIE_MARGIN, BLUE_WINS, jnp.where(ahead < -TIE_MARGIN, RED_WINS, by_hp))
 
     late = step_count >= config.max_steps

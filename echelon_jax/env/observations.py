@@ -169,7 +169,7 @@ def scalars(
     seen = tally.has_damage_direction
     homing = shots.alive & (shots.weapon == MISSILE)
     incoming = (homing[:, None, :] & (shots.target[:, None, :] == jnp.arange(n)[:, None])).any(-1)
-    inside, tonnage = zone_presence(rules, mechs, state.place)
+    inside, tonnage = zone_presence(rules, mechs, state.place, config.zone_on_the_ground)
     margin = tonnage_margin(tonnage)
     score = jnp.clip((state.score + state.score_carry) / config.score_to_win, 0.0, 1.0)
     side = jnp.asarray(roster(config.num_packs).team)

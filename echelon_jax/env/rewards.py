@@ -48,6 +48,8 @@ def rewards(
 ) -> Rewards:
     """Rewards of one decision step, for the living and for those who died in it; the dead of earlier steps get zeros.
 
+    With the switch own_team_counts_against damage and kills on one's own side are charged instead of paid.
+
     Args:
         distance_before, distance_after: distance from the zone centre at the step's two ends.
         zone: presence and ticks after the step.
@@ -57,14 +59,17 @@ def rewards(
     crowd = jnp.repeat(jnp.power(jnp.float32(CROWD_FACTOR), n_team), half, -1)
     tick = jnp.repeat(zone.tick, half, -1)
     receives = alive | tally.died
+    damage, kills = tally.dealt_damage, tally.kills
+    if config.own_team_counts_against:
+        damage, kills = damage - tally.friendly_damage, kills - tally.friendly_kills
     multiplier = jnp.where(zone.inside & zone.contested[:, None], weights.contested_multiplier, 1.0)
     approached = was_alive & alive & ~zone.inside
     nearer = (distance_before - distance_after) / max(config.size_x, config.size_y)
     parts = {
         "approach": jnp.where(approached, weights.approach * nearer * crowd, 0.0),
         "zone": jnp.where(zone.inside, weights.zone * tick, 0.0),
-        "damage": jnp.where(receives, weights.damage * multiplier * tally.dealt_damage, 0.0),
-        "kill": jnp.where(receives, weights.kill * multiplier * tally.kills, 0.0),
+        "damage": jnp.where(receives, weights.damage * multiplier * damage, 0.0),
+        "kill": jnp.where(receives, weights.kill * multiplier * kills, 0.0),
         "assist": jnp.where(receives, weights.assist * multiplier * tally.assists, 0.0),
         "death": jnp.where(tally.died, weights.death, 0.0),
         "terminal": jnp.zeros_like(distance_after),

@@ -170,6 +170,8 @@ class Arena:
         living = [any(mech.alive for mech in mechs if mech.team == team) for team in (BLUE, RED)]
         if max(blue, red) >= self.config.score_to_win:
             reason, winner = "zone_control", "blue" if blue > red else "red"  # an exact tie goes to red (E33)
+            if blue == red and self.config.tie_is_draw:
+                winner = _higher(self.team_hp(BLUE), self.team_hp(RED)) or "draw"
             terminated[:] = True
         elif not all(living):
             reason, winner = "elimination", "blue" if living[BLUE] else "red" if living[RED] else "draw"
@@ -237,7 +239,7 @@ class ReferenceEnv:
         world = VoxelWorld(np.asarray(made.material), np.asarray(made.hp))
         battle = Battle(self.config, world, make_mechs(self.config.num_packs, made.position, made.yaw))
         x, y, radius = (float(v) for v in made.zone)
-        return self.start(Arena(self.config, battle, Zone(x, y, radius), world), LiveNoise.from_seed(int(seed)))
+        return self.start(Arena(self.config, battle, Zone(x, y, radius, self.config.zone_on_the_ground), world), LiveNoise.from_seed(int(seed)))
 
     def start(self, arena: Arena, noise: Noise) -> Step:
         """Play an arena made by hand, with any source of draws."""

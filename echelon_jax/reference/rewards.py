@@ -35,22 +35,26 @@ ASSIST_WEIGHT = 5.0
 DEATH_WEIGHT = -1.0
 CONTESTED_FACTOR = 2.0
 CONTESTED_FLOOR = 0.25
+GROUND_REACH = 3.0  # voxels between the zone's ground and the feet of a mech that holds it, where that is required
 
 
 @dataclasses.dataclass(frozen=True)
 class Zone:
-    """The capture zone: a disc on the map, of any height."""
+    """The capture zone: a disc on the map, of any height unless `grounded` (the switch zone_on_the_ground)."""
 
     x: float
     y: float
     radius: float
+    grounded: bool = False
 
     def distance(self, mech: Mech) -> float:
         """d_z: horizontal distance of a mech from the centre; differences in float32, hypot in float64."""
         return math.hypot(f32(mech.pos[0] - f32(self.x)), f32(mech.pos[1] - f32(self.y)))
 
     def holds(self, mech: Mech) -> bool:
-        """In zone: alive and strictly inside; fallen, shut down or flying counts."""
+        """In zone: alive and strictly inside; fallen, shut down or flying counts, the latter two not where grounded."""
+        if self.grounded and (mech.shutdown or mech.pos[2] - mech.half[2] > GROUND_REACH):
+            return False
         return mech.alive and self.distance(mech) < self.radius
 
 
@@ -116,20 +120,21 @@ def reward_components(
 
 
 def _sums(mechs: Sequence[Mech], events: Sequence[Event]) -> tuple[list[float], list[int], list[int], list[int]]:
-    """Damage dealt, kills, assists given and own deaths per mech, from the events; none of a hit without credit."""
+    """Damage dealt, kills, assists given and own deaths per mech, from the events; a hit without credit is charged."""
     index = {mech.id: mech.index for mech in mechs}
     damage = [0.0] * len(mechs)
     kills, assists, died = ([0] * len(mechs) for _ in range(3))
     for event in events:
         credited = event.get("credited", True)
-        if event["type"] in ("laser_hit", "projectile_hit") and credited:
-            damage[index[event["shooter"]]] += event["damage"]
+        sign = 1 if credited else -1  # charged where own_team_counts_against
+        if event["type"] in ("laser_hit", "projectile_hit"):
+            damage[index[event["shooter"]]] += sign * event["damage"]
         elif event["type"] == "assist":
             assists[index[event["painter"]]] += 1
         elif event["type"] == "kill":
             died[index[event["target"]]] += 1
-            if event["shooter"] in index and credited:  # not a hazard
-                kills[index[event["shooter"]]] += 1
+            if event["shooter"] in index:  # not a hazard
+                kills[index[event["shooter"]]] += sign
     return damage, kills, assists, died
 
 
