@@ -23,7 +23,10 @@ from echelon_jax.rules import materials as mat
 from echelon_jax.rules.mechs import HEAVY, LIGHT, MECH_CLASSES, MEDIUM, SCOUT, roster
 from echelon_jax.rules.timers import moves
 from echelon_jax.rules.weapons import GAUSS, MISSILE, SMOKE, WEAPONS
+from echelon_jax.sim.noise import sample_noise
+from echelon_jax.sim.rules import sim_rules
 from echelon_jax.sim.slots import BARREL, TUBE, slots
+from echelon_jax.sim.step import simulate
 
 SWITCHES = (
     "honour_focus",
@@ -516,9 +519,14 @@ def test_who_has_rolled_is_remembered_alike():
     assert remembered > 1
 
 
-def test_draws_of_a_fair_order_come_with_the_switch_and_leave_the_others_alone():
-    from echelon_jax.sim.noise import sample_noise
+@pytest.mark.parametrize(("rules", "drawn_for"), [(ORIGINAL, ALL), (ALL, ORIGINAL)])
+def test_draws_of_other_rules_are_refused(rules, drawn_for):
+    case = jax.tree.map(lambda leaf: np.asarray(leaf)[None], make_case(drawn_for, 0))
+    with pytest.raises(ValueError, match="fire_order"):
+        simulate(rules, sim_rules(rules), case.state.sim, None, case.noise)
 
+
+def test_draws_of_a_fair_order_come_with_the_switch_and_leave_the_others_alone():
     keys = jax.random.split(jax.random.key(3), 2)
     off, on = sample_noise(ORIGINAL, keys), sample_noise(ALL, keys)
     assert off.fire_order is None and off.wreck is None

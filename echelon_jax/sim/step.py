@@ -131,7 +131,13 @@ def simulate(config: EnvConfig, rules: SimRules, state: SimState, commands: Comm
     """Run one decision step of a batch of arenas: `config.substeps` substeps under the same commands.
 
     Focus targets and EWAR switches must already be in `state.mechs` (spec 5.3). Pure and jit-able; the tally is cleared first.
+
+    Raises:
+        ValueError: unless the noise holds fire_order and wreck exactly where the switch fair_order is on.
     """
+    for name in ("fire_order", "wreck"):
+        if (getattr(noise, name) is not None) != config.fair_order:
+            raise ValueError(f"noise must hold {name} exactly where fair_order is on, it is {config.fair_order}")
 
     def substep(state: SimState, draws: Noise) -> tuple[SimState, None]:
         smoke = state.smoke.replace(life=jnp.maximum(state.smoke.life - 1, 0))

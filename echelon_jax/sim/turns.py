@@ -1,0 +1,83 @@
+"""Who fires what and in which order: the static table of turns, its drawn order, and the triggers (simulation spec 5.2, 9.3)."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Bool, Int32
+
+from echelon_jax.config import EnvConfig
+from echelon_jax.rules.mechs import HEAVY, LIGHT, MEDIUM, SCOUT, roster
+from echelon_jax.rules.weapons import (
+    AUTOCANNON,
+    FLAMER,
+    GAUSS,
+    LASER,
+    PRIMARY,
+    SECONDARY,
+    SPECIAL,
+    TERTIARY,
+    TRIGGERS,
+)
+from echelon_jax.sim.state import Commands
+
+NO_WEAPON = -1
+_KINETIC = {HEAVY: GAUSS, MEDIUM: AUTOCANNON}
+
+
+class Turns(NamedTuple):
+    """Static table of the firing phase: one row per hitscan shot, in firing order; `rest` rows go on to the other weapons."""
+
+    mech: np.ndarray
+    hitscan: np.ndarray  # LASER, FLAMER or -1
+    rest: np.ndarray
+    kinetic: np.ndarray  # GAUSS, AUTOCANNON or -1
+
+
+def turns(num_packs: int) -> Turns:
+    """Firing order: roster order; a light's laser and flamer are two rows (spec 5.7)."""
+    rows = []
+    for mech, mech_class in enumerate(roster(num_packs).mech_class):
+        kinetic = _KINETIC.get(int(mech_class), NO_WEAPON)
+        if mech_class == LIGHT:
+            rows += [(mech, LASER, False, kinetic), (mech, FLAMER, True, kinetic)]
+        else:
+            rows.append((mech, NO_WEAPON if mech_class == SCOUT else LASER, True, kinetic))
+    columns = [np.array(column) for column in zip(*rows, strict=True)]
+    return Turns(*(column if column.dtype == bool else column.astype(np.int32) for column in columns))
+
+
+def drawn_rows(
+    table: Turns, order: Int32[Array, "arenas mechs"]
+) -> tuple[Int32[Array, "arenas rows"], Int32[Array, "arenas mechs"], Int32[Array, "arenas mechs"]]:
+    """The rows of `table` in a drawn order of mechs: which row is the r-th, each mech's place, and its last row's place."""
+    n = order.shape[1]
+    place = jnp.where(order[:, None, :] == jnp.arange(n)[:, None], jnp.arange(n, dtype=jnp.int32), 0).sum(-1)
+    count = np.bincount(table.mech, minlength=n).astype(np.int32)
+    before = place[:, None, :] < place[:, :, None]
+    first = jnp.where(before, jnp.asarray(count), 0).sum(-1)
+    rows = np.arange(len(table.mech))
+    within = (rows - np.searchsorted(table.mech, table.mech)).astype(np.int32)
+    to = first[:, table.mech] + within  # where each row of the table goes
+    row = jnp.where(to[:, None, :] == rows[:, None], jnp.asarray(rows.astype(np.int32)), 0).sum(-1)
+    return row.astype(jnp.int32), place.astype(jnp.int32), (first + count - 1).astype(jnp.int32)
+
+
+def pulled(config: EnvConfig, commands: Commands) -> dict[int, Bool[Array, "arenas mechs"]]:
+    """For each weapon: which mechs carry it and pull its trigger (spec 5.2)."""
+    components = {
+        PRIMARY: commands.primary,
+        SECONDARY: commands.secondary,
+        TERTIARY: commands.tertiary,
+        SPECIAL: commands.special,
+    }
+    mech_class = roster(config.num_packs).mech_class
+    out = {}
+    for weapon, carriers in TRIGGERS.items():
+        fires = jnp.zeros(commands.primary.shape, bool)
+        for carrier, trigger in carriers.items():
+            fires = fires | (components[trigger] & jnp.asarray(mech_class == carrier))
+        out[weapon] = fires
+    return out
