@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 TRAIN ?=
 
-.PHONY: setup train train-gpu test test-all lint bench clean
+.PHONY: setup train train-gpu test test-all lint bench soak clean
 
 setup: $(VENV)/.run
 
@@ -46,6 +46,10 @@ lint: $(VENV)/.dev
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
+
+# 10,000 random games under the mended rules that must leave nothing wrong behind.
+soak: $(VENV)/.run
+	$(BIN)/python benchmarks/soak.py
 
 clean:
 	rm -rf $(VENV) .cache build *.egg-info

@@ -10,7 +10,7 @@ from echelon_jax.rules.formation import formation_pitch, smallest_map, smallest_
 
 OBSERVATION_MODES = ("full", "partial")
 INTERFACES = ("original", "modern")  # of observation, actions and reward
-RULE_SETS = ("original",)
+RULE_SETS = ("original", "mended")
 # Rules of the original that are mended where the switch is on.
 SWITCHES = (
     "spawn_without_overlap",
@@ -184,6 +184,16 @@ class EnvConfig:
         """
         letter = dict.fromkeys(SWITCHES, False) | dict.fromkeys(("observation", "actions", "reward"), "original")
         return cls(**{**letter, **overrides})
+
+    @classmethod
+    def mended(cls, **overrides: Any) -> EnvConfig:
+        """The same game with every fault of SWITCHES mended (docs/differences.md); observation, actions and reward as the original's.
+
+        Example:
+            >>> EnvConfig.mended(size_x=40, size_y=40).fair_zone
+            True
+        """
+        return cls.original(**{**dict.fromkeys(SWITCHES, True), **overrides})
 
     @property
     def num_mechs(self) -> int:

@@ -19,9 +19,9 @@ class GameFlags:
     """The game to play."""
 
     rules: str = "original"
-    """Rule set; only `original` exists so far."""
+    """Rule set: `original` to the letter, or `mended` (docs/differences.md)."""
     size: int | None = None
-    """Edge of the square map in voxels, at least 20."""
+    """Edge of the square map in voxels, at least 20; 28 under mended rules."""
     packs: int = 1
     """Packs of five mechs per team: 1 is 5 against 5, 2 is 10 against 10."""
     mode: str = "full"
@@ -36,7 +36,8 @@ class GameFlags:
         if self.rules not in RULE_SETS:
             raise UsageError(f"rules must be one of {', '.join(RULE_SETS)}, got {self.rules!r}")
         size = default_size if self.size is None else self.size
-        return checked(EnvConfig.original, size_x=size, size_y=size, num_packs=self.packs, observation_mode=self.mode)
+        make = EnvConfig.mended if self.rules == "mended" else EnvConfig.original
+        return checked(make, size_x=size, size_y=size, num_packs=self.packs, observation_mode=self.mode)
 
 
 def set_up_jax(threads: int = 0) -> None:

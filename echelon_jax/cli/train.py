@@ -12,7 +12,7 @@ from echelon_jax.cli.common import GameFlags, games_table, set_up_jax
 from echelon_jax.cli.errors import UsageError, checked
 from echelon_jax.learn.config import PRESETS, TrainConfig
 
-DEFAULT_SIZE = {"smoke": 20, "cpu": 40, "gpu": 60}
+DEFAULT_SIZE = {"smoke": 28, "cpu": 40, "gpu": 60}
 
 
 def _overrides() -> type:
