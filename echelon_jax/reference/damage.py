@@ -41,6 +41,15 @@ def paint_bonus(mechs: list[Mech], target: Mech, damage: float, shooter: Mech) -
     return damage + bonus, assist if painter is not shooter else None
 
 
+def record_effect(shooter: Mech, target: Mech, damage: float) -> None:
+    """Count a hit about to be taken at no more than the target has left (reward "modern")."""
+    worth = min(damage, max(target.hp, 0.0))
+    if target.team == shooter.team:
+        shooter.friendly_effective_damage += worth
+    else:
+        shooter.effective_damage += worth
+
+
 def record_direction(target: Mech, towards: Vec) -> None:
     """Remember the unit vector from the target towards a point, unless it is closer than 0.1."""
     v = sub(towards, target.pos)

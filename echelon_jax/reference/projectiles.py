@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 
-from echelon_jax.reference.damage import leg_line, paint_bonus, rear_multiplier, record_direction
+from echelon_jax.reference.damage import leg_line, paint_bonus, rear_multiplier, record_direction, record_effect
 from echelon_jax.reference.noise import Noise
 from echelon_jax.reference.state import Battle, Event, Mech, Projectile
 from echelon_jax.reference.status import kill_if_dead, without_credit
@@ -184,6 +184,7 @@ def direct_hit(battle: Battle, shot: Projectile, victim: Mech, impact: Vec) -> N
         damage *= c.LEG_HIT_BODY_MULTIPLIER
     damage, assist = paint_bonus(battle.mechs, victim, damage, shooter)  # 3
     stability = weapon.stability_damage * multiplier
+    record_effect(shooter, victim, damage)
     victim.hp -= damage  # 4
     victim.stability = max(0.0, victim.stability - stability)
     if shot.weapon == AUTOCANNON:
@@ -224,6 +225,7 @@ def explode(battle: Battle, shot: Projectile, centre: Vec, direct: Mech | None) 
             continue
         if not battle.world.terrain_los(centre, mech.pos):
             continue
+        record_effect(shooter, mech, damage)
         mech.hp -= damage
         mech.stability = max(0.0, mech.stability - stability)
         mech.was_hit = True

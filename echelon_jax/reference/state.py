@@ -57,6 +57,10 @@ class Mech:
     # On the own team, oneself included; in the two above as well unless own_team_counts_against is on.
     friendly_damage: float = 0.0
     friendly_kills: int = 0
+    # At most what the target had left, on enemies and on the own team; kills of enemies that this mech had painted.
+    effective_damage: float = 0.0
+    friendly_effective_damage: float = 0.0
+    kill_assists: int = 0
     died: bool = False
     was_hit: bool = False
     last_damage_dir: Vec | None = None
@@ -109,6 +113,7 @@ class Mech:
         """Start a decision step (sim §4.3), dead mechs too."""
         self.took_damage, self.dealt_damage, self.kills = 0.0, 0.0, 0
         self.friendly_damage, self.friendly_kills = 0.0, 0
+        self.effective_damage, self.friendly_effective_damage, self.kill_assists = 0.0, 0.0, 0
         self.died = self.was_hit = False
         self.last_damage_dir = None
 

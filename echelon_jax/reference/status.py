@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import zlib
 
+from echelon_jax.reference.damage import painted_by_pack_of
 from echelon_jax.reference.state import Battle, Event, Mech
 from echelon_jax.reference.vec import Cell, norm
 from echelon_jax.rules import constants as c
@@ -101,6 +102,8 @@ def kill_if_dead(battle: Battle, mech: Mech, credit: Mech | str) -> None:
     battle.events.append(event)
     if isinstance(credit, Mech):
         credit.friendly_kills += credit.team == mech.team
+        if painted_by_pack_of(battle.mechs, mech, credit) and mech.last_painter != credit.index:
+            battle.mechs[mech.last_painter].kill_assists += 1  # type: ignore[index]
         if without_credit(battle, credit, mech):
             event["credited"] = False
         else:

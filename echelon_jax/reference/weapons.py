@@ -6,7 +6,14 @@ import math
 from collections.abc import Callable
 from typing import Any
 
-from echelon_jax.reference.damage import leg_line, paint_bonus, painted_by_pack_of, rear_multiplier, record_direction
+from echelon_jax.reference.damage import (
+    leg_line,
+    paint_bonus,
+    painted_by_pack_of,
+    rear_multiplier,
+    record_direction,
+    record_effect,
+)
 from echelon_jax.reference.noise import Noise
 from echelon_jax.reference.state import Battle, Mech, Projectile
 from echelon_jax.reference.status import kill_if_dead
@@ -138,6 +145,7 @@ def hitscan(battle: Battle, mech: Mech, weapon_id: int, noise: Noise) -> bool:
     if leg_hit:  # 5
         target.leg_hp -= damage
         damage *= c.LEG_HIT_BODY_MULTIPLIER
+    record_effect(mech, target, damage)
     target.hp -= damage  # 6
     target.heat += HEAT_TRANSFER[weapon_id]
     target.was_hit = True

@@ -10,6 +10,7 @@ from jaxtyping import Array, Bool, Float32, Int32
 
 from echelon_jax.config import EnvConfig
 from echelon_jax.rules.mechs import roster
+from echelon_jax.sim.effects import count_splash
 from echelon_jax.sim.geometry import direction_if_far, dot3, grid_rank, length3
 from echelon_jax.sim.grid import damage_cells
 from echelon_jax.sim.queues import compact
@@ -122,6 +123,7 @@ def splash_mechs(
             ),
             projectile_hits=tally.projectile_hits.at[row, shooter].add(hit.sum(-1, dtype=jnp.int32), mode="drop"),
         )
+        tally = count_splash(config.num_packs, tally, m, row, shooter, damage, hit, dies)
         dead = dead.at[row].set(dead[safe] | dies, mode="drop")
         pending = pending.at[row].set(pending[safe] & ~served, mode="drop")
         return state.replace(mechs=mechs, tally=tally, grid=grid), dead, pending

@@ -17,6 +17,7 @@ from jaxtyping import Array, Bool, Float32, Int32
 from echelon_jax.config import EnvConfig
 from echelon_jax.rules import constants as k
 from echelon_jax.rules.weapons import AUTOCANNON, FLAMER, GAUSS, LASER, MISSILE, PAINTER, SMOKE
+from echelon_jax.sim.effects import count_hit
 from echelon_jax.sim.geometry import direction_if_far, grid_rank, is_leg_hit, rear_multiplier, team_masks
 from echelon_jax.sim.launch import Launch, launch
 from echelon_jax.sim.queues import compact
@@ -264,6 +265,7 @@ def _hitscan(
     leg_damage = jnp.where(leg, damage, 0.0)
     damage = jnp.where(leg, k.LEG_HIT_BODY_MULTIPLIER * damage, damage)
 
+    had = mechs.hp[row, target]
     hp = mechs.hp - jnp.where(on_target, damage[:, None], 0.0)
     dead = on_target & mechs.alive & (hp <= 0)
     transfer = jnp.where(flamer, k.FLAMER_HEAT_TRANSFER, k.LASER_HEAT_TRANSFER)
@@ -291,6 +293,7 @@ def _hitscan(
         assists=tally.assists + assist,
         laser_hits=tally.laser_hits + by_me,
     )
+    tally = count_hit(tally, by_me, assist, damage, had, dead.any(-1))
     return mechs, tally, dead, gate
 
 

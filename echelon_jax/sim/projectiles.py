@@ -14,6 +14,7 @@ from jaxtyping import Array, Bool, Float32, Int32
 from echelon_jax.config import EnvConfig
 from echelon_jax.rules import constants as k
 from echelon_jax.rules.weapons import AUTOCANNON, SMOKE
+from echelon_jax.sim.effects import count_hit
 from echelon_jax.sim.explosions import Blast, explode
 from echelon_jax.sim.flight import Flight, earliest, fly
 from echelon_jax.sim.geometry import direction_if_far, is_leg_hit, rear_multiplier, team_masks
@@ -94,6 +95,7 @@ def _direct_hit(
         assists=tally.assists + by_painter,
         projectile_hits=tally.projectile_hits + by_shooter,
     )
+    tally = count_hit(tally, by_shooter, by_painter, damage, m.hp[row, victim], killed)
     return state.replace(mechs=mechs, tally=tally), dead
 
 

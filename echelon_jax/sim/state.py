@@ -62,6 +62,11 @@ class Tally(flax.struct.PyTreeNode):
     # own_team_counts_against is on.
     friendly_damage: Float32[Array, "arenas mechs"]
     friendly_kills: Int32[Array, "arenas mechs"]
+    # Only for the reward "modern". Damage by shooter, at most what the target had left, on enemies and on the own team; kills
+    # of enemies painted at that moment, by painter, if of the killer's pack and not the killer.
+    effective_damage: Float32[Array, "arenas mechs"] | None = None
+    friendly_effective_damage: Float32[Array, "arenas mechs"] | None = None
+    kill_assists: Int32[Array, "arenas mechs"] | None = None
 
 
 class Projectiles(flax.struct.PyTreeNode):

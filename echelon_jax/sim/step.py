@@ -73,7 +73,7 @@ def initial_state(
 
     return SimState(
         mechs=mechs,
-        tally=empty_tally(arenas, n),
+        tally=empty_tally(config, arenas),
         projectiles=Projectiles(
             alive=jnp.zeros(shots, bool),
             weapon=jnp.zeros(shots, jnp.int32),
@@ -93,8 +93,9 @@ def initial_state(
     )
 
 
-def empty_tally(arenas: int, n: int) -> Tally:
+def empty_tally(config: EnvConfig, arenas: int) -> Tally:
     """The tallies at the start of a decision step (spec 4.3, scratch)."""
+    n, modern = config.num_mechs, config.reward == "modern"
 
     def f() -> Float32[Array, "arenas mechs"]:
         return jnp.zeros((arenas, n), jnp.float32)
@@ -124,6 +125,9 @@ def empty_tally(arenas: int, n: int) -> Tally:
         ams_intercepts=i(),
         friendly_damage=f(),
         friendly_kills=i(),
+        effective_damage=f() if modern else None,
+        friendly_effective_damage=f() if modern else None,
+        kill_assists=i() if modern else None,
     )
 
 
@@ -148,6 +152,6 @@ def simulate(config: EnvConfig, rules: SimRules, state: SimState, commands: Comm
         state = move(config, rules, state, commands, draws.move_order)
         return state, None
 
-    state = state.replace(tally=empty_tally(*state.mechs.alive.shape))
+    state = state.replace(tally=empty_tally(config, state.mechs.alive.shape[0]))
     draws = jax.tree.map(lambda leaf: jnp.moveaxis(leaf, 1, 0), noise)
     return jax.lax.scan(substep, state, draws)[0]
