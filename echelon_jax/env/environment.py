@@ -20,6 +20,8 @@ from echelon_jax.env.episode import add_score, flags, judge, team_hp, zone_dista
 from echelon_jax.env.layout import CONTACTS, Layout, action_layout, observation_layout
 from echelon_jax.env.observations import observe
 from echelon_jax.env.rewards import original_rewards, rewards
+from echelon_jax.env.rewards_modern import modern_rewards
+from echelon_jax.env.rewards_modern import rewards as rewards_modern
 from echelon_jax.env.state import (
     REWARD_COMPONENTS,
     STATISTICS,
@@ -27,6 +29,7 @@ from echelon_jax.env.state import (
     EnvParams,
     EnvState,
     Info,
+    ModernRewardWeights,
     Place,
     RewardWeights,
     Step,
@@ -163,13 +166,31 @@ class Echelon:
 
     # Parameters and worlds.
 
-    def params(self, bank: Bank, rules: SimRules | None = None, rewards: RewardWeights | None = None) -> EnvParams:
-        """What a step reads besides the state: the bank, and rules and reward weights (the original's by default).
+    def default_rewards(self) -> RewardWeights | ModernRewardWeights:
+        """The default weights of the reward that the configuration names."""
+        return modern_rewards(self.config) if self.config.reward == "modern" else original_rewards()
+
+    def _weights(self, weights: RewardWeights | ModernRewardWeights) -> RewardWeights | ModernRewardWeights:
+        kind = ModernRewardWeights if self.config.reward == "modern" else RewardWeights
+        if not isinstance(weights, kind):
+            raise ValueError(
+                f"rewards must be {kind.__name__} for reward {self.config.reward!r}, got {type(weights).__name__}"
+            )
+        return weights
+
+    def params(
+        self,
+        bank: Bank,
+        rules: SimRules | None = None,
+        rewards: RewardWeights | ModernRewardWeights | None = None,
+    ) -> EnvParams:
+        """What a step reads besides the state: the bank, and rules and reward weights (the defaults without them).
 
         Raises:
-            ValueError: if the bank was made for other sizes or teams.
+            ValueError: if the bank was made for other sizes or teams, or the weights are not of the configured reward.
         """
         c = self.config
+        weights = self._weights(self.default_rewards() if rewards is None else rewards)
         expected = {
             "material": c.size_x * c.size_y * c.size_z,
             "collides": c.size_x * c.size_y,
@@ -188,7 +209,7 @@ class Echelon:
             )
         return EnvParams(
             rules=sim_rules(c) if rules is None else rules,
-            rewards=original_rewards() if rewards is None else rewards,
+            rewards=weights,
             bank=bank,
         )
 
@@ -290,21 +311,17 @@ class Echelon:
         sim = small.replace(grid=after.grid)
         mechs = sim.mechs
 
-        # Messages, zone, rewards, end of the episode.
+        # Messages, zone, end of the episode, rewards.
         zone = zone_tick(rules, mechs, state.place, config.zone_on_the_ground)
         score, carry = add_score(config, state.score, state.score_carry, zone.tick)
-        gained = rewards(
-            config,
-            params.rewards,
-            sim.tally,
-            zone,
-            was_alive,
-            mechs.alive,
-            distance_before,
-            zone_distance(state.place, mechs.position),
-        )
         step_count = state.step_count + 1
         verdict = judge(config, mechs, score, carry, step_count)
+        weights, lives = self._weights(params.rewards), (was_alive, mechs.alive)
+        way = distance_before, zone_distance(state.place, mechs.position)
+        if isinstance(weights, ModernRewardWeights):
+            gained = rewards_modern(config, weights, sim.tally, zone, verdict, *lives, *way, state.place.zone[:, 2])
+        else:
+            gained = rewards(config, weights, sim.tally, zone, *lives, *way)
         fallen, legged, hot = mechs.fallen > 0, mechs.leg_hp <= 0, shutdown(rules, mechs)
         advanced = state.replace(
             sim=None,

@@ -1,11 +1,11 @@
-"""Rewards and their components (environment spec 3.3)."""
+"""The original's rewards and their components (environment spec 3.3)."""
 
 from __future__ import annotations
 
 from typing import NamedTuple
 
 import jax.numpy as jnp
-from jaxtyping import Array, Bool, Float32
+from jaxtyping import Array, Bool, Float32, Int32
 
 from echelon_jax.config import EnvConfig
 from echelon_jax.env.episode import Zone
@@ -34,6 +34,11 @@ def original_rewards() -> RewardWeights:
         death=jnp.float32(-1.0),
         contested_multiplier=jnp.float32(2.0),
     )
+
+
+def enemy_kills(config: EnvConfig, tally: Tally) -> Int32[Array, "arenas mechs"]:
+    """Kills of enemies alone: `kills` counts those of the own side too unless own_team_counts_against is on."""
+    return tally.kills if config.own_team_counts_against else tally.kills - tally.friendly_kills
 
 
 def rewards(

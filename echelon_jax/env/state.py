@@ -87,11 +87,26 @@ class RewardWeights(flax.struct.PyTreeNode):
     contested_multiplier: Float32[Array, ""]
 
 
+class ModernRewardWeights(flax.struct.PyTreeNode):
+    """Weights of the reward "modern" as traced numbers; what they multiply is in `rewards_modern`."""
+
+    approach: Float32[Array, ""]
+    gamma: Float32[Array, ""]  # must equal PPO's: `rewards_modern.check_gamma`
+    zone: Float32[Array, ""]
+    damage: Float32[Array, ""]
+    kill: Float32[Array, ""]
+    assist: Float32[Array, ""]
+    death: Float32[Array, ""]
+    win: Float32[Array, ""]
+    loss: Float32[Array, ""]
+    draw: Float32[Array, ""]
+
+
 class EnvParams(flax.struct.PyTreeNode):
     """What may change without a recompile: rule numbers, reward weights, the worlds."""
 
     rules: SimRules
-    rewards: RewardWeights
+    rewards: RewardWeights | ModernRewardWeights  # of the kind that config.reward names
     bank: Bank
 
 

@@ -21,10 +21,12 @@ from echelon_jax.reference.rewards import (
     tonnage_in_zone,
     zone_tick,
 )
+from echelon_jax.reference.rewards_modern import modern_components
 from echelon_jax.reference.simulator import set_ewar, simulate
 from echelon_jax.reference.state import Battle, Event, make_mechs
 from echelon_jax.reference.world import VoxelWorld
 from echelon_jax.rules.mechs import BLUE, RED, TEAM_NAMES
+from echelon_jax.rules.rewards import ModernWeights, modern_weights
 
 PREFERENCES = slice(9, 14)
 SORT = slice(14, 17)
@@ -72,11 +74,15 @@ class Arena:
         battle: the simulation's state, changed in place.
         zone: the capture zone.
         map_world: the voxels at reset, from which the maps in the observation are made for good (E4).
+        weights: of the reward "modern"; its defaults without them.
     """
 
-    def __init__(self, config: EnvConfig, battle: Battle, zone: Zone, map_world: VoxelWorld) -> None:
+    def __init__(
+        self, config: EnvConfig, battle: Battle, zone: Zone, map_world: VoxelWorld, weights: ModernWeights | None = None
+    ) -> None:
         n = len(battle.mechs)
         self.config, self.battle, self.zone = config, battle, zone
+        self.weights = modern_weights(config.num_packs, config.score_to_win) if weights is None else weights
         self.occupancy = occupancy_map(map_world, config.clearance_z)
         self.telemetry = telemetry_map(map_world)
         self.step_count = 0
@@ -135,9 +141,12 @@ class Arena:
         ticks = zone_tick(*tonnage_in_zone(mechs, self.zone))  # 11
         for team in (BLUE, RED):
             self.scores[team] += ticks[team] * config.decision_seconds
-        map_side = float(max(battle.world.size[:2]))
-        rows = reward_components(mechs, events, self.zone, before, ticks, map_side)  # 12
         terminated, truncated = self.judge()  # 13
+        if config.reward == "modern":  # 12
+            rows = modern_components(config, self.weights, mechs, self.zone, before, ticks, self.winner)
+        else:
+            map_side = float(max(battle.world.size[:2]))
+            rows = reward_components(mechs, events, self.zone, before, ticks, map_side)
         observation = self.look()  # 16
         components = np.array(rows, np.float64)
         reward = np.array([sum(row) for row in rows], np.float64)
@@ -160,6 +169,11 @@ class Arena:
     def team_hp(self, team: int) -> float:
         """Sum of max(0, hp) over a team's living mechs."""
         return float(sum(max(0.0, mech.hp) for mech in self.battle.mechs if mech.alive and mech.team == team))
+
+    @property
+    def winner(self) -> str | None:
+        """ "blue", "red" or "draw" once an end was detected."""
+        return None if self.outcome is None else str(self.outcome["winner"])
 
     def judge(self) -> tuple[np.ndarray, np.ndarray]:
         """The original's flags, and the outcome record if the episode has ended (env §4.2); the first case decides."""
@@ -239,7 +253,8 @@ class ReferenceEnv:
         world = VoxelWorld(np.asarray(made.material), np.asarray(made.hp))
         battle = Battle(self.config, world, make_mechs(self.config.num_packs, made.position, made.yaw))
         x, y, radius = (float(v) for v in made.zone)
-        return self.start(Arena(self.config, battle, Zone(x, y, radius, self.config.zone_on_the_ground), world), LiveNoise.from_seed(int(seed)))
+        zone = Zone(x, y, radius, self.config.zone_on_the_ground)
+        return self.start(Arena(self.config, battle, zone, world), LiveNoise.from_seed(int(seed)))
 
     def start(self, arena: Arena, noise: Noise) -> Step:
         """Play an arena made by hand, with any source of draws."""
