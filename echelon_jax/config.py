@@ -207,12 +207,19 @@ class EnvConfig:
 
     @property
     def action_size(self) -> int:
-        """Components of one mech's action: 9 base, 5 target preferences, 4 observation controls, the message."""
+        """Components of one mech's action: 9 base, 5 target preferences, 4 observation controls, the message.
+
+        Modern: 9 base, a target preference per hostile and one for none, 3 of EWAR, the message.
+        """
+        if self.actions == "modern":
+            return 13 + self.team_size + self.comm_dim
         return 18 + self.comm_dim
 
     @property
     def observation_size(self) -> int:
-        """Entries of one mech's observation."""
+        """Entries of one mech's observation; modern: 31 for each other mech, 678 in planes, the rest about the mech itself."""
+        if self.observation == "modern":
+            return 145 + 31 * (self.num_mechs - 1) + 678 + 5 * self.comm_dim
         return 549 + 5 * self.comm_dim
 
     @property

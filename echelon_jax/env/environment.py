@@ -15,10 +15,11 @@ import numpy as np
 from jaxtyping import Array, Bool, Float32, Int32, Key
 
 from echelon_jax.config import EnvConfig
+from echelon_jax.env import actions_modern, observations_modern
 from echelon_jax.env.actions import broadcast, decide, sanitise
 from echelon_jax.env.episode import add_score, flags, judge, team_hp, zone_distance, zone_tick
 from echelon_jax.env.layout import CONTACTS, Layout, action_layout, observation_layout
-from echelon_jax.env.observations import observe
+from echelon_jax.env.observations import Observed, observe
 from echelon_jax.env.rewards import original_rewards, rewards
 from echelon_jax.env.rewards_modern import modern_rewards
 from echelon_jax.env.rewards_modern import rewards as rewards_modern
@@ -31,6 +32,7 @@ from echelon_jax.env.state import (
     Info,
     ModernRewardWeights,
     Place,
+    Recall,
     RewardWeights,
     Step,
 )
@@ -77,8 +79,12 @@ def fresh_state(
     yaw: Float32[Array, "arenas mechs"],
     seed: Int32[Array, " arenas"],
     contact_slots: Int32[Array, "arenas mechs 5"],
+    known: Bool[Array, "arenas mechs mechs"] | None = None,
 ) -> EnvState:
-    """The start of an episode: unhurt mechs at rest on their spawn points (simulation spec 4.3)."""
+    """The start of an episode: unhurt mechs at rest on their spawn points (simulation spec 4.3).
+
+    `known` is who sees whom, which the modern observation remembers in partial mode; None for nobody.
+    """
     arenas, n = yaw.shape
     none = jnp.zeros((arenas, n), jnp.int32)
     false = jnp.zeros((arenas, n), bool)
@@ -101,7 +107,15 @@ def fresh_state(
         episode_over=jnp.zeros(arenas, bool),
         reason=zeros,
         winner=zeros,
+        recall=observations_modern.first_recall(config, position, known) if config.observation == "modern" else None,
     )
+
+
+def look(config: EnvConfig, rules: SimRules, state: EnvState) -> tuple[Observed, Recall | None]:
+    """What is seen in a state, original or modern, and the memory that the modern observation keeps."""
+    if config.observation == "modern":
+        return observations_modern.observe(config, rules, state)
+    return observe(config, rules, state), None
 
 
 def keep(mask: Bool[Array, " arenas"], old: Tree, new: Tree) -> Tree:
@@ -121,12 +135,13 @@ def _first_sight(
     zone: Float32[Array, "worlds 3"],
     position: Float32[Array, "worlds mechs 3"],
     yaw: Float32[Array, "worlds mechs"],
-) -> tuple[Array, Array]:
-    """Observation and contact slots at the start of an episode in each of a chunk of worlds."""
+) -> tuple[Array, Array, Array | None]:
+    """Observation, contact slots and who is known at the start of an episode in each of a chunk of worlds."""
     unseen = jnp.full((*yaw.shape, CONTACTS), -1, jnp.int32)
     state = fresh_state(config, rules, maps, zone, position, yaw, jnp.zeros(yaw.shape[0], jnp.int32), unseen)
-    seen = observe(config, rules, state)
-    return seen.observation, seen.contact_slots
+    seen, recall = look(config, rules, state)
+    known = None if recall is None or recall.age is None else recall.age == 0
+    return seen.observation, seen.contact_slots, known
 
 
 @partial(jax.jit, donate_argnums=0)
@@ -223,10 +238,11 @@ class Echelon:
             rows = np.minimum(np.arange(start, start + BANK_CHUNK), count - 1)
             maps = Maps(*(jnp.asarray(getattr(worlds, name)[rows]) for name in Maps._fields))
             spawns = (jnp.asarray(field[rows]) for field in (worlds.zone, worlds.position, worlds.yaw))
-            seen.append([np.asarray(part)[: count - start] for part in _first_sight(c, rules, maps, *spawns)])
-        observation, contact_slots = (jnp.asarray(np.concatenate(parts)) for parts in zip(*seen, strict=True))
+            first = _first_sight(c, rules, maps, *spawns)
+            seen.append(jax.tree.map(lambda part: np.asarray(part)[: count - start], first))  # noqa: B023
+        observation, contact_slots, known = jax.tree.map(lambda *parts: jnp.asarray(np.concatenate(parts)), *seen)
         fields = {name: jnp.asarray(field) for name, field in worlds._asdict().items()}
-        return Bank(**fields, observation=observation, contact_slots=contact_slots)
+        return Bank(**fields, observation=observation, contact_slots=contact_slots, known=known)
 
     def replace_worlds(self, bank: Bank, start: int, worlds: WorldArrays, rules: SimRules | None = None) -> Bank:
         """The bank with rows from `start` on replaced by new worlds; the old bank's memory is reused (donated).
@@ -260,6 +276,7 @@ class Echelon:
             bank.yaw[worlds],
             bank.seed[worlds],
             bank.contact_slots[worlds],
+            None if bank.known is None else bank.known[worlds],
         )
 
     def reset_batch(
@@ -297,7 +314,7 @@ class Echelon:
 
         # Actions.
         clean, bad_actions = sanitise(config, actions)
-        decision = decide(config, state, clean)
+        decision = (actions_modern.decide if config.actions == "modern" else decide)(config, state, clean)
         was_alive = state.sim.mechs.alive
         distance_before = zone_distance(state.place, state.sim.mechs.position)
 
@@ -338,14 +355,17 @@ class Echelon:
             reason=verdict.reason,
             winner=verdict.winner,
         )
+        if state.recall is not None:
+            advanced = advanced.replace(recall=observations_modern.older(state.recall, state.sim.mechs.yaw, mechs.yaw))
         kept = keep(over, state.replace(sim=None, place=None), advanced.replace(place=None))
         result = kept.replace(sim=sim, place=state.place)
 
         # Observations and statistics.
-        seen = observe(config, rules, result)
+        seen, recall = look(config, rules, result)
         counted = step_statistics(sim.tally, state, fallen, legged, hot, bad_actions, seen.bad)
         result = result.replace(
             contact_slots=seen.contact_slots,
+            recall=recall,
             statistics=state.statistics + jnp.where(over[:, None, None], 0.0, counted),
         )
         components = jnp.where(over[:, None, None], 0.0, gained.components)

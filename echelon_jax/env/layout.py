@@ -172,12 +172,16 @@ def _prefixed(block: str, parts: tuple[_Part, ...]) -> list[_Part]:
 
 @cache
 def observation_layout(config: EnvConfig) -> Layout:
-    """The observation of one mech, all entries in order.
+    """The observation of one mech, all entries in order; the modern one has its own table.
 
     Example:
         >>> observation_layout(EnvConfig())["own/in_zone"].offset
         576
     """
+    if config.observation == "modern":
+        from echelon_jax.env import layout_modern  # its table is made of this module's entries
+
+        return layout_modern.observation_layout(config)
     parts: list[_Part] = []
     for slot in range(CONTACTS):
         parts += _prefixed(f"contact_{slot}", CONTACT_ROW)
@@ -199,12 +203,16 @@ def observation_layout(config: EnvConfig) -> Layout:
 
 @cache
 def action_layout(config: EnvConfig) -> Layout:
-    """The action of one mech, all components in order; everything lies in [-1, 1].
+    """The action of one mech, all components in order; everything lies in [-1, 1]. The modern one has its own table.
 
     Example:
         >>> action_layout(EnvConfig()).size
         26
     """
+    if config.actions == "modern":
+        from echelon_jax.env import layout_modern
+
+        return layout_modern.action_layout(config)
     parts: list[_Part] = [
         ("forward", 1, "throttle along the facing", "top speed", -1.0, 1.0, "continuous"),
         ("strafe", 1, "throttle to the left", "top speed", -1.0, 1.0, "continuous"),

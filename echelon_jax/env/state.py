@@ -37,6 +37,14 @@ class Place(flax.struct.PyTreeNode):
     seed: Int32[Array, " arenas"]  # of the generated world
 
 
+class Recall(flax.struct.PyTreeNode):
+    """What the modern observation carries over: each mech's last turn, and in partial mode where it last saw the others."""
+
+    turn: Float32[Array, "arenas mechs"]  # radians to the left during the last decision
+    age: Int32[Array, "arenas mechs mechs"] | None  # [viewer, other] decisions since it was seen, -1 never; partial mode
+    place: Float32[Array, "arenas mechs mechs 3"] | None  # where that was; partial mode
+
+
 class EnvState(flax.struct.PyTreeNode):
     """Everything an arena carries from one decision step to the next."""
 
@@ -56,6 +64,7 @@ class EnvState(flax.struct.PyTreeNode):
     episode_over: Bool[Array, " arenas"]
     reason: Int32[Array, " arenas"]  # index into REASONS
     winner: Int32[Array, " arenas"]  # index into WINNERS; meaningful once episode_over
+    recall: Recall | None = None  # only with the modern observation
 
 
 class Bank(flax.struct.PyTreeNode):
@@ -73,6 +82,7 @@ class Bank(flax.struct.PyTreeNode):
     seed: Int32[Array, " worlds"]
     observation: Float32[Array, "worlds mechs obs"]
     contact_slots: Int32[Array, "worlds mechs 5"]
+    known: Bool[Array, "worlds mechs mechs"] | None = None  # who sees whom at first; modern observation in partial mode
 
 
 class RewardWeights(flax.struct.PyTreeNode):

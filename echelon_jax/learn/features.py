@@ -75,7 +75,11 @@ class Features:
 
 
 def features_of(config: EnvConfig) -> Features:
-    """Return the reading of the environment's observation, from its layout table: telemetry is the shared block."""
+    """Return the reading of the environment's observation, from its layout table.
+
+    Shared are the whole-map planes: the original's telemetry, or the modern planes that all mechs of a team see alike.
+    """
     layout = observation_layout(config)
-    shared = layout["telemetry"]
-    return Features(layout.size, shared.offset, shared.size, tuple(bool(flag) for flag in layout.continuous))
+    shared = layout.block("shared_map" if config.observation == "modern" else "telemetry")
+    continuous = tuple(bool(flag) for flag in layout.continuous)
+    return Features(layout.size, shared.start, shared.stop - shared.start, continuous)
