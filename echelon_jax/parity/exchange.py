@@ -142,7 +142,8 @@ def to_reference(config: EnvConfig, row: EnvState) -> Loaded:
     battle.tick = int(sim.tick)
     battle.time_s = ages(config.dt, battle.tick)[-1]
 
-    arena = Arena(config, battle, Zone(*(float(v) for v in row.place.zone), config.zone_on_the_ground), world)
+    x, y, radius = (float(v) for v in row.place.zone)
+    arena = Arena(config, battle, Zone(x, y, radius, config.zone_on_the_ground), world)
     arena.occupancy = np.array(row.place.occupancy).reshape(shape[1:]).astype(bool)
     arena.telemetry = np.array(row.place.telemetry).astype(np.float32)
     arena.step_count = int(row.step_count)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -70,8 +69,10 @@ TABLES = {"mechs": mech_table, "weapons": weapon_table, "materials": material_ta
 def fill(text: str) -> str:
     """The page with every `<!-- table: name -->` section replaced by the table as it stands in the rules."""
     for name, make in TABLES.items():
-        pattern = rf"(<!-- table: {name} -->\n).*?(<!-- end -->)"
-        text = re.sub(pattern, lambda m, make=make: f"{m[1]}{make()}\n{m[2]}", text, flags=re.DOTALL)
+        head, tail = f"<!-- table: {name} -->\n", "<!-- end -->"
+        before, _, rest = text.partition(head)
+        _, _, after = rest.partition(tail)
+        text = f"{before}{head}{make()}\n{tail}{after}"
     return text
 
 
