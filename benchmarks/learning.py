@@ -16,8 +16,9 @@ import time
 from pathlib import Path
 from typing import Any
 
-from echelon_jax.cli.common import set_up_jax
+from echelon_jax.cli.common import GameFlags, set_up_jax
 
+GAME = ("rules", "observation", "actions", "reward")
 SHOWN = {
     "return_per_mech": "return per mech and episode",
     "zone_share": "zone share",
@@ -41,17 +42,15 @@ def untrained(config: Any, env_config: Any) -> Any:
     return Policy(network, network.init(params_key), moments, config, env_config, update=0, extra={})
 
 
-def run_seed(seed: int, preset: str, games: int, folder: Path) -> dict[str, Any]:
+def run_seed(seed: int, preset: str, flags: GameFlags, games: int, folder: Path) -> dict[str, Any]:
     """Train one seed and evaluate it before and after."""
     from echelon_jax.cli.evaluate import evaluate_policy
     from echelon_jax.cli.train import DEFAULT_SIZE
-    from echelon_jax.config import EnvConfig
     from echelon_jax.learn.checkpoint import load_policy
     from echelon_jax.learn.config import TrainConfig
     from echelon_jax.learn.runner import Runner
 
-    size = DEFAULT_SIZE[preset]
-    env_config = EnvConfig.original(size_x=size, size_y=size)
+    env_config = flags.config(DEFAULT_SIZE[preset])
     config = TrainConfig.preset(preset, seed=seed).validate()
     began, cpu = time.perf_counter(), time.process_time()
     Runner(folder / f"seed{seed}", config, env_config).train()
@@ -101,17 +100,21 @@ def draw(runs: list[dict[str, Any]], path: Path) -> None:
     figure.savefig(path, dpi=110)
 
 
-def page(report: dict[str, Any]) -> str:
+def page(report: dict[str, Any], name: str) -> str:
     """The report as a page of text."""
     runs, judged = report["runs"], report["verdict"]
+    flags = [f"--{key} {value}" for key, value in report["game"].items() if value != "original"]
+    names = [] if name == "learning" else [f"--name {name}"]
+    seeds = " ".join(str(run["seed"]) for run in runs)
+    command = " ".join(["python benchmarks/learning.py --seeds", seeds, *flags, *names, "--out docs/results"])
     lines = [
         "# Learning with the CPU preset",
         "",
-        f"`python benchmarks/learning.py --seeds {' '.join(str(run['seed']) for run in runs)} --out docs/results`:",
+        f"`{command}`:",
         f"{runs[0]['curve'][-1]['env_steps']:,} environment steps per seed, {report['games']} evaluation games per policy",
         "against the scripted opponent at its full fire rate, on maps that training never saw, each from both sides.",
         "",
-        "![curves](learning.png)",
+        f"![curves]({name}.png)",
         "",
         "| over the seeds | untrained | trained | ranges apart |",
         "| --- | --- | --- | --- |",
@@ -138,19 +141,24 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2])
     parser.add_argument("--preset", default="cpu")
+    for name in GAME:
+        parser.add_argument(f"--{name}", default="original")
     parser.add_argument("--games", type=int, default=100)
     parser.add_argument("--out", type=Path, default=Path("docs/results"))
+    parser.add_argument("--name", default="learning", help="of the files written")
     parser.add_argument("--threads", type=int, default=1)
     args = parser.parse_args()
     set_up_jax(args.threads)
     args.out.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory() as folder:
-        runs = [run_seed(seed, args.preset, args.games, Path(folder)) for seed in args.seeds]
-    report = {"preset": args.preset, "games": args.games, "verdict": verdict(runs), "runs": runs}
-    (args.out / "learning.json").write_text(json.dumps(report, indent=1))
-    draw(runs, args.out / "learning.png")
-    (args.out / "learning.md").write_text(page(report))
-    print(page(report))
+        flags = GameFlags(**{name: getattr(args, name) for name in GAME})
+        runs = [run_seed(seed, args.preset, flags, args.games, Path(folder)) for seed in args.seeds]
+    game = {name: getattr(args, name) for name in GAME}
+    report = {"preset": args.preset, "game": game, "games": args.games, "verdict": verdict(runs), "runs": runs}
+    (args.out / f"{args.name}.json").write_text(json.dumps(report, indent=1))
+    draw(runs, args.out / f"{args.name}.png")
+    (args.out / f"{args.name}.md").write_text(page(report, args.name))
+    print(page(report, args.name))
 
 
 if __name__ == "__main__":
