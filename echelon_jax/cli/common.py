@@ -26,6 +26,12 @@ class GameFlags:
     """Packs of five mechs per team: 1 is 5 against 5, 2 is 10 against 10."""
     mode: str = "full"
     """Observation mode: `full` or `partial`."""
+    observation: str = "original"
+    """Observation vector: `original` or `modern`."""
+    actions: str = "original"
+    """Action vector: `original` or `modern`."""
+    reward: str = "original"
+    """Reward: `original` or `modern` (docs/rewards.md)."""
 
     def config(self, default_size: int) -> EnvConfig:
         """The configuration that these flags ask for.
@@ -37,7 +43,16 @@ class GameFlags:
             raise UsageError(f"rules must be one of {', '.join(RULE_SETS)}, got {self.rules!r}")
         size = default_size if self.size is None else self.size
         make = EnvConfig.mended if self.rules == "mended" else EnvConfig.original
-        return checked(make, size_x=size, size_y=size, num_packs=self.packs, observation_mode=self.mode)
+        return checked(
+            make,
+            size_x=size,
+            size_y=size,
+            num_packs=self.packs,
+            observation_mode=self.mode,
+            observation=self.observation,
+            actions=self.actions,
+            reward=self.reward,
+        )
 
 
 def set_up_jax(threads: int = 0) -> None:

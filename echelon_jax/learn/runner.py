@@ -24,6 +24,7 @@ from echelon_jax import __version__
 from echelon_jax.config import EnvConfig
 from echelon_jax.env.autoreset import AutoReset
 from echelon_jax.env.environment import Echelon
+from echelon_jax.env.rewards_modern import modern_rewards
 from echelon_jax.env.state import EnvParams
 from echelon_jax.learn import checkpoint
 from echelon_jax.learn.checkpoint import CheckpointError
@@ -93,7 +94,9 @@ class Runner:
         with self.progress, WorldBankFeeder(self.env_config, config.seed, slices, slice_size, processes=1) as feeder:
             done = checkpoint.read_manifest(self.run_dir).update if self.resume else 0
             self.progress.phase(f"making {config.bank_size} worlds")
-            env_params = env.params(env.make_bank(feeder.whole_bank(config.bank_swaps(done))))
+            modern = self.env_config.reward == "modern"
+            rewards = modern_rewards(self.env_config, config.gamma) if modern else None  # shaping discounts as PPO does
+            env_params = env.params(env.make_bank(feeder.whole_bank(config.bank_swaps(done))), rewards=rewards)
             state = self._first_state(trainer, env_params)
             self.progress.phase("compiling the training program (once, a minute or less)")
             began = time.perf_counter()
