@@ -34,8 +34,8 @@ from echelon_jax.sim.slots import BARREL
 from echelon_jax.sim.step import empty_tally
 
 CONFIG = EnvConfig.original(size_x=60, size_y=60, reward="modern")
-NAMES = [f"M{i}" for i in range(1, 15)]
-M1, M2, M3, M4, M5, M6, M7, M8, M9, M10, M11, M12, M13, M14 = range(14)
+NAMES = [f"M{i}" for i in range(1, 16)]
+M1, M2, M3, M4, M5, M6, M7, M8, M9, M10, M11, M12, M13, M14, M15 = range(15)
 PAINT = 90
 WIDTH = 24
 APPROACH, ZONE, DAMAGE, KILL, ASSIST, DEATH, TERMINAL = range(len(REWARD_COMPONENTS))
@@ -78,6 +78,9 @@ def scenes():
         made.put(arena, "blue_1", 10.3, 10.2)
         made.put(arena, "red_0", 15.3, 10.2, **painted, hp=hp)
         made.act(acts, arena, "blue_1", primary=1)
+    made.put(M15, "blue_1", 10.3, 10.2)
+    made.put(M15, "red_0", 15.3, 10.2, **{**painted, "last_painter": 1}, hp=5)
+    made.act(acts, M15, "blue_1", primary=1)
     made.put(M9, "blue_0", 10, 30)
     made.put(M9, "red_4", 19, 30, yaw=np.pi)
     made.put(M9, "blue_4", 19, 31.3, hp=10)
