@@ -67,9 +67,12 @@ class TrainCommand:
         if self.preset == "gpu":
             _require_gpu()
 
+        from echelon_jax.env.rewards_modern import check_result, modern_rewards
         from echelon_jax.learn.checkpoint import CheckpointError
         from echelon_jax.learn.runner import Runner
 
+        if env_config.reward == "modern":
+            checked(check_result, env_config, modern_rewards(env_config, config.gamma))
         run_dir = self.run_dir or _fresh_directory(f"{self.preset}-{env_config.size_x}-seed{config.seed}")
         try:
             runner = Runner(run_dir, config, env_config, resume=self.resume, save_every=self.save_every)

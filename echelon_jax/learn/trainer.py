@@ -125,6 +125,8 @@ def make_train(env: BatchEnv, config: TrainConfig, opponent: Agent | None = None
     steps = config.updates * config.epochs * config.minibatches
     optimizer = ppo.make_optimizer(config.learning_rate, config.max_grad_norm, steps if config.anneal else None)
     clip = config.observation_clip or None
+    # The modern reward pays the game's result when time runs out as well; a value on top of it would pay twice.
+    paid_at_time_up = env_config.reward == "modern"
 
     def init(key: Key[Array, ""], env_params: EnvParams) -> TrainState:
         params_key, env_key, run_key = jax.random.split(key, 3)
@@ -167,8 +169,8 @@ def make_train(env: BatchEnv, config: TrainConfig, opponent: Agent | None = None
         advantage, returns = generalized_advantages(
             reward=rollout.reward,
             value=value,
-            terminated=rollout.terminated,
-            truncated=rollout.truncated,
+            terminated=rollout.terminated | rollout.truncated if paid_at_time_up else rollout.terminated,
+            truncated=jnp.zeros_like(rollout.truncated) if paid_at_time_up else rollout.truncated,
             alive=rollout.alive,
             final_value=to_reward_units(state.return_moments, rollout.final_value),
             last_value=to_reward_units(state.return_moments, last_value),
