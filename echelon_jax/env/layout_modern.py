@@ -44,7 +44,7 @@ class ModernEntry(Entry):
     partner: str = ""
 
 
-_Part = tuple[str, int, str, str, float, float, str, str]  # name, size, meaning, unit, low, high, kind, parity
+_Part = tuple[str, int, str, str, int | float, int | float, str, str]  # name, size, meaning, unit, low, high, kind, parity
 
 # The mech itself.
 SELF: tuple[_Part, ...] = (
