@@ -187,7 +187,9 @@ class EnvConfig:
 
     @classmethod
     def mended(cls, **overrides: Any) -> EnvConfig:
-        """The same game with every fault of SWITCHES mended (docs/differences.md); observation, actions and reward as the original's.
+        """The same game with every fault of SWITCHES mended (docs/differences.md).
+
+        Observation, actions and reward stay the original's unless overridden.
 
         Example:
             >>> EnvConfig.mended(size_x=40, size_y=40).fair_zone

@@ -27,7 +27,9 @@ def direction_if_far(v: Float32[Array, "*#batch 3"]) -> tuple[Float32[Array, "*#
 
 
 def rear_multiplier(
-    target_yaw: Float32[Array, "*#batch"], target_xy: Float32[Array, "*#batch 2"], origin_xy: Float32[Array, "*#batch 2"]
+    target_yaw: Float32[Array, "*#batch"],
+    target_xy: Float32[Array, "*#batch 2"],
+    origin_xy: Float32[Array, "*#batch 2"],
 ) -> Float32[Array, "*#batch"]:
     """The rear-arc damage multiplier M (spec 5.5): 1.5 where the attack comes from behind, else 1."""
     vx, vy = target_xy[..., 0] - origin_xy[..., 0], target_xy[..., 1] - origin_xy[..., 1]
