@@ -378,11 +378,13 @@ def save_case(path: Path, config: EnvConfig, case: Case) -> None:
 
 
 def load_case(path: Path) -> tuple[EnvConfig, Case]:
-    """Read what `save_case` wrote."""
+    """Read what `save_case` wrote; a field that the file is too old to hold is zero."""
     with np.load(path) as file:
         config = EnvConfig(**json.loads(str(file["config"])))
         like = make_case(config, 0)
-        case = jax.tree_util.tree_map_with_path(lambda where, _: file[jax.tree_util.keystr(where)], like)
+        names = {jax.tree_util.keystr(where): leaf for where, leaf in jax.tree_util.tree_leaves_with_path(like)}
+        leaves = [file[name] if name in file.files else np.zeros_like(leaf) for name, leaf in names.items()]
+    case = jax.tree.unflatten(jax.tree.structure(like), leaves)
     return config, case
 
 
