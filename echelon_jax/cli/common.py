@@ -18,20 +18,20 @@ if TYPE_CHECKING:
 class GameFlags:
     """The game to play."""
 
-    rules: str = "original"
-    """Rule set: `original` to the letter, or `mended` (docs/differences.md)."""
+    rules: str = "mended"
+    """Rule set: `mended` (docs/differences.md), or `original` to the letter."""
     size: int | None = None
     """Edge of the square map in voxels, at least 20; 28 under mended rules."""
     packs: int = 1
     """Packs of five mechs per team: 1 is 5 against 5, 2 is 10 against 10."""
     mode: str = "full"
     """Observation mode: `full` or `partial`."""
-    observation: str = "original"
-    """Observation vector: `original` or `modern`."""
-    actions: str = "original"
-    """Action vector: `original` or `modern`."""
-    reward: str = "original"
-    """Reward: `original` or `modern` (docs/rewards.md)."""
+    observation: str | None = None
+    """Observation vector: `original` or `modern`; by default modern under mended rules and the original's under original ones."""
+    actions: str | None = None
+    """Action vector, likewise."""
+    reward: str | None = None
+    """Reward, likewise (docs/rewards.md)."""
 
     def config(self, default_size: int) -> EnvConfig:
         """The configuration that these flags ask for.
@@ -42,16 +42,18 @@ class GameFlags:
         if self.rules not in RULE_SETS:
             raise UsageError(f"rules must be one of {', '.join(RULE_SETS)}, got {self.rules!r}")
         size = default_size if self.size is None else self.size
-        make = EnvConfig.mended if self.rules == "mended" else EnvConfig.original
+        mended = self.rules == "mended"
+        make = EnvConfig.mended if mended else EnvConfig.original
+        interface = "modern" if mended else "original"
         return checked(
             make,
             size_x=size,
             size_y=size,
             num_packs=self.packs,
             observation_mode=self.mode,
-            observation=self.observation,
-            actions=self.actions,
-            reward=self.reward,
+            observation=interface if self.observation is None else self.observation,
+            actions=interface if self.actions is None else self.actions,
+            reward=interface if self.reward is None else self.reward,
         )
 
 

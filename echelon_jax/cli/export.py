@@ -136,7 +136,7 @@ class ImportCommand:
     """The run directory to make; give the same flags to `echelon train --resume --run-dir` afterwards."""
     preset: str = "cpu"
     """As for `train`."""
-    game: tyro.conf.OmitArgPrefixes[GameFlags] = dataclasses.field(default_factory=GameFlags)
+    game: tyro.conf.OmitArgPrefixes[GameFlags] = dataclasses.field(default_factory=lambda: GameFlags(rules="original"))
     train: tyro.conf.OmitArgPrefixes[TrainFlags] = dataclasses.field(default_factory=TrainFlags)
     threads: int = 0
     """XLA's CPU threads; 0 leaves the choice to XLA."""
