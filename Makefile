@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 TRAIN ?=
 
-.PHONY: setup train train-gpu test test-all lint bench soak clean
+.PHONY: setup train train-gpu test test-all lint bench soak fuzz clean
 
 setup: $(VENV)/.run
 
@@ -46,6 +46,11 @@ lint: $(VENV)/.dev
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
+
+# Fuzzed parity of the simulator against the plain reference, for as long as you let it: make fuzz FUZZ="--steps 100000".
+FUZZ ?= --steps 20000
+fuzz: $(VENV)/.run
+	$(BIN)/python -m echelon_jax.parity.fuzz $(FUZZ)
 
 # 10,000 random games under the mended rules that must leave nothing wrong behind.
 soak: $(VENV)/.run
