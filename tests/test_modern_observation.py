@@ -344,6 +344,13 @@ def test_aim_and_reach_follow_range_arc_and_sight(worlds):
     assert np.allclose(faced, [0, 1, 1, -1, np.cos(0.05), -np.sin(0.05)], atol=1e-6)
 
 
+def test_line_of_sight_is_looked_at_within_its_range_only(worlds):
+    _, _, _, scenes, _ = worlds
+    names = ("line_of_sight", "known")
+    assert [entry(scenes, FACED, 0, f"hostile_2/{n}") for n in names] == [1, 1]
+    assert [entry(scenes, FACED, 0, f"hostile_4/{n}") for n in names] == [0, 1]  # in plain view, 36 voxels away
+
+
 def test_a_homing_missile_comes_before_nearer_shots_and_smoke_last(worlds):
     _, _, _, scenes, _ = worlds
     kinds = [int(entry(scenes, HOMING, 5, f"shot_{i}/kind").argmax()) for i in range(3)]

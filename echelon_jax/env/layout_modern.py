@@ -44,7 +44,9 @@ class ModernEntry(Entry):
     partner: str = ""
 
 
-_Part = tuple[str, int, str, str, int | float, int | float, str, str]  # name, size, meaning, unit, low, high, kind, parity
+_Part = tuple[
+    str, int, str, str, int | float, int | float, str, str
+]  # name, size, meaning, unit, low, high, kind, parity
 
 # The mech itself.
 SELF: tuple[_Part, ...] = (
@@ -145,7 +147,7 @@ SEEN: tuple[_Part, ...] = (
     ("painted", 1, "painted by the mech's pack", "", 0, 1, "flag", "even"),
     ("aims", 1, "hostile, and one of its weapons reaches the mech now", "", 0, 1, "flag", "even"),
     ("reached", 1, "hostile, and one of the mech's weapons reaches it now", "", 0, 1, "flag", "even"),
-    ("line_of_sight", 1, "neither terrain nor smoke lies between", "", 0, 1, "flag", "even"),
+    ("line_of_sight", 1, "neither terrain nor smoke lies between, within 24 voxels", "", 0, 1, "flag", "even"),
     ("in_zone", 1, "inside the capture zone", "", 0, 1, "flag", "even"),
 )
 

@@ -46,12 +46,18 @@ def _neighbourhood(config: EnvConfig, words: UInt32[Array, "arenas columns"]) ->
     return rows[:, :-2] | rows[:, 1:-1] | rows[:, 2:]
 
 
-def ground(config: EnvConfig, grid: Grid) -> Columns:
-    """Neighbourhoods of the grid's columns, with lava and water of the lowest level as bits of the opaque word."""
+def hazard_words(config: EnvConfig, grid: Grid) -> UInt32[Array, "arenas columns"]:
+    """The grid's opaque words with lava and water of the lowest level as two of their bits."""
     floor = grid.material[:, : config.size_x * config.size_y]
     lava, water = ((floor == m).astype(jnp.uint32) << bit for m, bit in ((LAVA, _LAVA_BIT), (WATER, _WATER_BIT)))
-    opaque = (grid.opaque & jnp.uint32((1 << _LAVA_BIT) - 1)) | lava | water
-    return Columns(*(_neighbourhood(config, words) for words in (grid.collides, opaque)))
+    return (grid.opaque & jnp.uint32((1 << _LAVA_BIT) - 1)) | lava | water
+
+
+def neighbourhoods(
+    config: EnvConfig, collides: UInt32[Array, "arenas columns"], opaque: UInt32[Array, "arenas columns"]
+) -> Columns:
+    """Each inner column together with its neighbours."""
+    return Columns(_neighbourhood(config, collides), _neighbourhood(config, opaque))
 
 
 def local_planes(

@@ -30,6 +30,9 @@ from echelon_jax.sim.grid import levels_under, mask_below
 from echelon_jax.sim.rules import MAX_BOX_COLUMNS, SimRules
 
 T = TypeVar("T")
+SIGHT_RANGE = (
+    24.0  # voxels up to which sight is looked at for its own sake; no weapon that needs it reaches further than 20
+)
 AIRBORNE = 0.25  # voxels over the ground; a standing mech hovers less
 ZONE_DEPTH, ZONE_RADIUS = 20.0, 12.0  # voxels
 _HULL_SCALE = {
@@ -81,7 +84,10 @@ def sound(
     heard: Bool[Array, "arenas mechs mechs"],
     clear: Bool[Array, "arenas mechs mechs"],
 ) -> Float32[Array, "arenas mechs 8"]:
-    """Loudness by quadrant, friends then hostiles, as L / (1 + L); added up in roster order. Cover takes four fifths."""
+    """Loudness by quadrant, friends then hostiles, as L / (1 + L); added up in roster order.
+
+    Cover takes four fifths, within the range of sight.
+    """
     mechs = state.sim.mechs
     team = roster(config.num_packs).team
     dx, dy, dz = offsets(mechs.position, mechs.position)
@@ -249,9 +255,9 @@ def observe(config: EnvConfig, rules: SimRules, state: EnvState) -> tuple[Observ
     """
     mechs = state.sim.mechs
     arenas, n = mechs.alive.shape
-    frame, ground = _made_once(
-        mechs.alive.any(), lambda: (_axes(mechs.yaw), maps_modern.ground(config, state.sim.grid))
-    )
+    living = mechs.alive.any()
+    frame, opaque = _made_once(living, lambda: (_axes(mechs.yaw), maps_modern.hazard_words(config, state.sim.grid)))
+    ground = _made_once(living, lambda: maps_modern.neighbourhoods(config, state.sim.grid.collides, opaque))
     distance = ewar.distances(mechs.position)
     quality = ewar.sensor_quality(config, rules, mechs, distance)
     zone = zone_tick(rules, mechs, state.place)
@@ -259,11 +265,16 @@ def observe(config: EnvConfig, rules: SimRules, state: EnvState) -> tuple[Observ
     # Who sees whom.
     candidates = contacts.candidates(config, state)
     smoke = smoke_between(state)
-    clear = terrain_between(config, state, candidates & smoke, jnp.zeros_like(candidates))
-    visible = candidates
+    near = candidates & (distance <= SIGHT_RANGE)
+    nobody = jnp.zeros_like(candidates)
     recall = first_recall(config, mechs.position, None) if state.recall is None else state.recall
+    clear = terrain_between(config, state, near & smoke, nobody)
+    visible = candidates
     if config.observation_mode != "full":
-        visible = candidates & (clear | contacts.visible_without_sight(config, rules, state, distance, quality, smoke))
+        seen_at_once = contacts.visible_without_sight(config, rules, state, distance, quality, smoke)
+        # Long rays apart from the short ones: rays walk in step, and the longest of a queue sets the pace.
+        far = terrain_between(config, state, candidates & ~near & ~seen_at_once & smoke, nobody)
+        visible = candidates & (seen_at_once | clear | far)
         recall = _refreshed(recall, visible, mechs.position)
     state = state.replace(recall=recall)
 
@@ -275,11 +286,11 @@ def observe(config: EnvConfig, rules: SimRules, state: EnvState) -> tuple[Observ
         around.rows,
         shots,
         slots_modern.clouds(config, rules, state, frame),
-        sound(config, state, frame, candidates & (mechs.noise > 0)[:, None, :], clear),
+        sound(config, state, frame, candidates & (mechs.noise > 0)[:, None, :], clear | (candidates & ~near)),
         messages(config, state),
         teams(config, rules, state, zone),
     ]
-    vector = _made_once(mechs.alive.any(), lambda: jnp.concatenate(blocks, -1))
+    vector = _made_once(living, lambda: jnp.concatenate(blocks, -1))
     finite = jnp.isfinite(vector)
     low, high = (bound[: vector_size(config)] for bound in observation_layout(config).bounds)
     vector = jnp.clip(jnp.where(finite, vector, 0.0), low, high)
