@@ -9,6 +9,8 @@ from pathlib import Path
 import pytest
 
 from echelon_jax.cli.main import main
+from echelon_jax.learn.checkpoint import CheckpointError
+from echelon_jax.learn.runner import append_line
 
 ROOT = Path(__file__).resolve().parents[1]
 
@@ -107,3 +109,9 @@ def test_train_py_and_evaluate_py_are_the_same_commands() -> None:
 def test_the_console_command_is_declared() -> None:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
     assert project["scripts"]["echelon"] == "echelon_jax.cli.main:main"
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs the device that is always full")
+def test_a_full_disk_is_one_sentence() -> None:
+    with pytest.raises(CheckpointError, match="No space left"):
+        append_line(Path("/dev/full"), {"update": 1})

@@ -137,33 +137,31 @@ class Runner:
         window: deque[Metrics] = deque(maxlen=WINDOW)
         update = int(state.update)
         launches = 0
-        with (self.run_dir / "metrics.jsonl").open("a") as log:
-            while update < config.updates and not self._stop:
-                swap = config.bank_swaps(update)
-                if swap > config.bank_swaps(max(0, update - config.updates_per_launch)):
-                    start = swapped_slice(swap, slices) * slice_size
-                    bank = env.replace_worlds(env_params.bank, start, feeder.take(swap))
-                    env_params = env_params.replace(bank=bank)
-                began, cpu = time.perf_counter(), _cpu_seconds()
-                state, metrics = launch(state, env_params)
-                metrics = jax.tree.map(np.asarray, metrics)
-                wall, cpu = time.perf_counter() - began, _cpu_seconds() - cpu
-                update += config.updates_per_launch
-                launches += 1
-                window.append(metrics)
-                steps = config.updates_per_launch * config.decisions_per_update
-                line = {
-                    "update": update,
-                    "env_steps": update * config.decisions_per_update,
-                    "env_steps_per_second": steps / wall,
-                    "env_steps_per_cpu_second": steps / max(cpu, 1e-9),
-                    **summarize([metrics], self.env_config.team_size),
-                }
-                log.write(json.dumps(line) + "\n")
-                log.flush()
-                self.progress.advance(update, line, summarize(list(window), self.env_config.team_size))
-                if launches % self.save_every == 0 and update < config.updates:
-                    checkpoint.save(self.run_dir, state, config, self.env_config)
+        while update < config.updates and not self._stop:
+            swap = config.bank_swaps(update)
+            if swap > config.bank_swaps(max(0, update - config.updates_per_launch)):
+                start = swapped_slice(swap, slices) * slice_size
+                bank = env.replace_worlds(env_params.bank, start, feeder.take(swap))
+                env_params = env_params.replace(bank=bank)
+            began, cpu = time.perf_counter(), _cpu_seconds()
+            state, metrics = launch(state, env_params)
+            metrics = jax.tree.map(np.asarray, metrics)
+            wall, cpu = time.perf_counter() - began, _cpu_seconds() - cpu
+            update += config.updates_per_launch
+            launches += 1
+            window.append(metrics)
+            steps = config.updates_per_launch * config.decisions_per_update
+            line = {
+                "update": update,
+                "env_steps": update * config.decisions_per_update,
+                "env_steps_per_second": steps / wall,
+                "env_steps_per_cpu_second": steps / max(cpu, 1e-9),
+                **summarize([metrics], self.env_config.team_size),
+            }
+            append_line(self.run_dir / "metrics.jsonl", line)
+            self.progress.advance(update, line, summarize(list(window), self.env_config.team_size))
+            if launches % self.save_every == 0 and update < config.updates:
+                checkpoint.save(self.run_dir, state, config, self.env_config)
         place = checkpoint.save(self.run_dir, state, config, self.env_config)
         self.progress.finished(place, self._stop)
         return state
@@ -192,6 +190,19 @@ class _StopOnSignal:
     def __exit__(self, *exc: object) -> None:
         for number, handler in self.before.items():
             signal.signal(number, handler)
+
+
+def append_line(path: Path, line: dict[str, Any]) -> None:
+    """Append one line of JSON to a file.
+
+    Raises:
+        CheckpointError: the disk is full or the file can no longer be written; checkpoints already saved stay.
+    """
+    try:
+        with path.open("a") as log:  # closing flushes, and fails here too where the disk is full
+            log.write(json.dumps(line) + "\n")
+    except OSError as error:
+        raise CheckpointError(f"cannot write to {path}: {error.strerror or error}") from error
 
 
 def _cpu_seconds() -> float:
