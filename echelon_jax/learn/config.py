@@ -12,6 +12,8 @@ from echelon_jax.learn.ppo import PPOConfig
 
 OPPONENTS = ("scripted", "random")
 PRESETS = ("smoke", "cpu", "gpu")
+REWARD_WEIGHTS = ("approach", "zone", "damage", "kill", "assist", "death", "win", "loss", "draw")
+MAX_WEIGHT = 1000.0
 
 
 @dataclasses.dataclass(frozen=True)
@@ -24,11 +26,15 @@ class TrainConfig:
         rollout_steps: decisions between two updates.
         updates: updates of the whole run.
         updates_per_launch: updates in one call of the compiled program; divides `updates` and `bank_swap_every`.
-        epochs, minibatches: passes over a rollout and parts of a pass; `minibatches` divides `arenas`.
-        learning_rate: of Adam. `anneal` lets it fall linearly to 0 over the run.
-        gamma, gae_lambda: discount and trace of the advantages.
+        epochs: passes over a rollout in one update.
+        minibatches: parts of a pass; divides `arenas`.
+        learning_rate: of Adam.
+        anneal: let the learning rate fall linearly to 0 over the run.
+        gamma: discount of rewards, per decision.
+        gae_lambda: decay of the advantages' trace, per decision.
         clip: of the probability ratio.
-        entropy_coefficient, value_coefficient: weights in the loss.
+        entropy_coefficient: weight of the entropy in the loss.
+        value_coefficient: weight of the value loss in the loss.
         max_grad_norm: global norm to which gradients are clipped.
         network: one of NETWORKS. `hidden` and `lstm` are its widths; `forget_bias` is the forget gate's bias and
             `initial_log_std` the log of the actions' spread at the start (the original's is 0: nearly uniform actions).
@@ -36,9 +42,14 @@ class TrainConfig:
         observation_clip: clip of normalised features, 0 for none (with a clip the network cannot be exported).
         return_memory: share of the weight of earlier returns that the scale of returns keeps per update.
         opponent: one of OPPONENTS.
-        fire_start, fire_end: the scripted opponent's fire probability at the first update and from `fire_ramp` on.
+        fire_start: the scripted opponent's fire probability at the first update.
+        fire_end: its fire probability from update `fire_ramp` on.
         fire_ramp: updates of the linear rise; 0 means `fire_end` from the start.
-        bank_size: worlds on the device. Every `bank_swap_every` updates `bank_swap_size` of them are replaced (0: never).
+        bank_size: worlds on the device.
+        bank_swap_every: updates between two replacements of worlds in the bank; 0 for none.
+        bank_swap_size: worlds replaced each time; divides `bank_size`.
+        reward_approach, reward_zone, reward_damage, reward_kill, reward_assist, reward_death, reward_win, reward_loss,
+            reward_draw: a weight of the reward (docs/rewards.md) in place of its default, which depends on the game.
     """
 
     seed: int = 0
@@ -71,6 +82,15 @@ class TrainConfig:
     bank_size: int = 64
     bank_swap_every: int = 0
     bank_swap_size: int = 0
+    reward_approach: float | None = None
+    reward_zone: float | None = None
+    reward_damage: float | None = None
+    reward_kill: float | None = None
+    reward_assist: float | None = None
+    reward_death: float | None = None
+    reward_win: float | None = None
+    reward_loss: float | None = None
+    reward_draw: float | None = None
 
     @classmethod
     def smoke(cls, **overrides: Any) -> TrainConfig:
@@ -124,6 +144,11 @@ class TrainConfig:
         for field, allowed in (("network", NETWORKS), ("opponent", OPPONENTS)):
             if getattr(self, field) not in allowed:
                 raise ValueError(f"{field} must be one of {', '.join(allowed)}, got {getattr(self, field)!r}")
+        for field in (f"reward_{name}" for name in REWARD_WEIGHTS):
+            value = getattr(self, field)
+            number = isinstance(value, (int, float)) and not isinstance(value, bool) and abs(value) <= MAX_WEIGHT
+            if value is not None and not number:
+                raise ValueError(f"{field} must be a number from -{MAX_WEIGHT:g} to {MAX_WEIGHT:g}, got {value!r}")
         self._divides("arenas", 2, "2, since the learner plays each side in half of the arenas")
         self._divides("arenas", self.minibatches, f"minibatches ({self.minibatches})")
         self._divides("updates", self.updates_per_launch, f"updates_per_launch ({self.updates_per_launch})")
