@@ -9,9 +9,10 @@ from typing import Any
 from echelon_jax.rules.formation import formation_pitch, smallest_map, smallest_rows
 
 OBSERVATION_MODES = ("full", "partial")
-INTERFACES = ("original", "modern")  # of observation, actions and reward
+INTERFACE_FIELDS = ("observation", "actions", "reward")
+INTERFACES = ("original", "modern")  # what those may be
 RULE_SETS = ("original", "mended")
-# Rules of the original that are mended where the switch is on.
+# Rules of the original that are mended where the switch is on, as it is by default.
 SWITCHES = (
     "spawn_without_overlap",
     "true_voxel_hp",
@@ -47,7 +48,7 @@ def _is_number(value: object) -> bool:
 
 @dataclasses.dataclass(frozen=True)
 class EnvConfig:
-    """Everything about an arena that is compiled in.
+    """Everything about an arena that is compiled in; by default the mended game, `EnvConfig.original()` is the original's.
 
     Attributes:
         size_x, size_y, size_z: map size in voxels. x and y at least 20, and y at least 4 + 7 per pack (4 + 8 with
@@ -62,8 +63,8 @@ class EnvConfig:
         target_selection, ewar, observation_control, communication: the original's four enable switches.
         voxel_size_m: edge of a voxel in metres; scales gravity only.
         clearance_z: levels counted by the local obstacle map.
-        spawn_without_overlap ... tie_is_draw: the mended rules, one switch each; see docs/differences.md.
-        observation, actions, reward: "original" or "modern".
+        spawn_without_overlap ... tie_is_draw: the mended rules, one switch each, on by default; see docs/differences.md.
+        observation, actions, reward: "modern" (the default) or "original".
 
     Raises:
         ValueError: naming the field and its allowed values.
@@ -84,24 +85,24 @@ class EnvConfig:
     communication: bool = True
     voxel_size_m: float = 1.0
     clearance_z: int = 4
-    spawn_without_overlap: bool = False
-    true_voxel_hp: bool = False
-    honour_focus: bool = False
-    fair_order: bool = False
-    own_team_counts_against: bool = False
-    clamp_before_collision: bool = False
-    shots_end_at_border: bool = False
-    smoke_opens: bool = False
-    ceiling: bool = False
-    ams_one_roll: bool = False
-    zone_on_the_ground: bool = False
-    fair_zone: bool = False
-    terrain_on_small_maps: bool = False
-    corridors_complete: bool = False
-    tie_is_draw: bool = False
-    observation: str = "original"
-    actions: str = "original"
-    reward: str = "original"
+    spawn_without_overlap: bool = True
+    true_voxel_hp: bool = True
+    honour_focus: bool = True
+    fair_order: bool = True
+    own_team_counts_against: bool = True
+    clamp_before_collision: bool = True
+    shots_end_at_border: bool = True
+    smoke_opens: bool = True
+    ceiling: bool = True
+    ams_one_roll: bool = True
+    zone_on_the_ground: bool = True
+    fair_zone: bool = True
+    terrain_on_small_maps: bool = True
+    corridors_complete: bool = True
+    tie_is_draw: bool = True
+    observation: str = "modern"
+    actions: str = "modern"
+    reward: str = "modern"
 
     def __post_init__(self) -> None:
         for field in ("size_x", "size_y"):
@@ -148,7 +149,7 @@ class EnvConfig:
         )
         for field in ("target_selection", "ewar", "observation_control", "communication", *SWITCHES):
             _require(isinstance(getattr(self, field), bool), field, "true or false", getattr(self, field))
-        for field in ("observation", "actions", "reward"):
+        for field in INTERFACE_FIELDS:
             _require(getattr(self, field) in INTERFACES, field, f"one of {', '.join(INTERFACES)}", getattr(self, field))
         _require(
             _is_number(self.voxel_size_m) and self.voxel_size_m > 0,
@@ -176,26 +177,19 @@ class EnvConfig:
 
     @classmethod
     def original(cls, **overrides: Any) -> EnvConfig:
-        """The original game's rules to the letter; `overrides` change sizes, clock and the four enable switches.
+        """The original game to the letter: every switch off, its observation, actions and reward; `overrides` change fields.
 
         Example:
-            >>> EnvConfig.original(size_x=60, size_y=60).num_mechs
-            10
+            >>> EnvConfig.original(size_x=60, size_y=60).fair_zone
+            False
         """
-        letter = dict.fromkeys(SWITCHES, False) | dict.fromkeys(("observation", "actions", "reward"), "original")
+        letter = dict.fromkeys(SWITCHES, False) | dict.fromkeys(INTERFACE_FIELDS, "original")
         return cls(**{**letter, **overrides})
 
     @classmethod
     def mended(cls, **overrides: Any) -> EnvConfig:
-        """The same game with every fault of SWITCHES mended (docs/differences.md).
-
-        Observation, actions and reward stay the original's unless overridden.
-
-        Example:
-            >>> EnvConfig.mended(size_x=40, size_y=40).fair_zone
-            True
-        """
-        return cls.original(**{**dict.fromkeys(SWITCHES, True), **overrides})
+        """The default game, `EnvConfig(**overrides)`, by the name of its rule set."""
+        return cls(**overrides)
 
     @property
     def num_mechs(self) -> int:

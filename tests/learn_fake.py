@@ -17,7 +17,7 @@ from echelon_jax.env.layout import observation_layout
 from echelon_jax.env.state import REWARD_COMPONENTS, STATISTICS, Info, Step
 
 MAX_STEPS = 6
-CONFIG = EnvConfig(comm_dim=0)
+CONFIG = EnvConfig.original(comm_dim=0)
 
 
 @flax.struct.dataclass

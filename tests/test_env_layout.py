@@ -13,7 +13,7 @@ from echelon_jax.env.layout import KINDS, action_layout, observation_layout
 @pytest.mark.parametrize("comm_dim", [0, 3, 8])
 @pytest.mark.parametrize("packs", [1, 2])
 def test_entries_follow_each_other_and_fill_the_vector(comm_dim, packs):
-    config = EnvConfig(comm_dim=comm_dim, num_packs=packs, size_x=60, size_y=60)
+    config = EnvConfig.original(comm_dim=comm_dim, num_packs=packs, size_x=60, size_y=60)
     for layout, size in ((observation_layout(config), 549 + 5 * comm_dim), (action_layout(config), 18 + comm_dim)):
         offsets = [entry.offset for entry in layout]
         assert offsets == np.cumsum([0] + [entry.size for entry in layout])[:-1].tolist()
@@ -48,11 +48,11 @@ def test_entries_follow_each_other_and_fill_the_vector(comm_dim, packs):
     ],
 )
 def test_offsets_are_those_of_the_specification(name, offset):
-    assert observation_layout(EnvConfig())[name].offset == offset
+    assert observation_layout(EnvConfig.original())[name].offset == offset
 
 
 def test_a_block_spans_its_parts():
-    layout = observation_layout(EnvConfig())
+    layout = observation_layout(EnvConfig.original())
     assert layout.block("contact_2") == slice(50, 75)
     assert layout.block("message") == slice(125, 165)
     assert layout.block("own") == slice(550, 589)
@@ -62,11 +62,11 @@ def test_a_block_spans_its_parts():
 
 def test_an_unknown_entry_is_named_in_the_error():
     with pytest.raises(ValueError, match="'armour'"):
-        observation_layout(EnvConfig())["armour"]
+        observation_layout(EnvConfig.original())["armour"]
 
 
 def test_a_normaliser_leaves_flags_one_hots_and_maps_alone():
-    layout = observation_layout(EnvConfig())
+    layout = observation_layout(EnvConfig.original())
     mask = layout.continuous
     assert mask.shape == (589,)
     for name in (
@@ -84,7 +84,7 @@ def test_a_normaliser_leaves_flags_one_hots_and_maps_alone():
 
 
 def test_bounds_are_infinite_only_where_the_game_does_not_clip():
-    env = Echelon(EnvConfig())
+    env = Echelon(EnvConfig.original())
     low, high = env.observation_bounds()
     layout = env.observation_layout()
     open_ended = {e.name.split("/")[-1] for e in layout if not np.isfinite([low[e.offset], high[e.offset]]).all()}
@@ -93,6 +93,6 @@ def test_bounds_are_infinite_only_where_the_game_does_not_clip():
 
 
 def test_an_environment_is_a_static_value():
-    assert hash(Echelon(EnvConfig())) == hash(Echelon(EnvConfig()))
+    assert hash(Echelon(EnvConfig.original())) == hash(Echelon(EnvConfig.original()))
     with pytest.raises(dataclasses.FrozenInstanceError):
-        Echelon(EnvConfig()).config = EnvConfig(num_packs=2)
+        Echelon(EnvConfig.original()).config = EnvConfig.original(num_packs=2)

@@ -184,7 +184,7 @@ def test_other_observations_are_checked_on_random_rows():
 
 
 def test_the_letter_of_the_original_keeps_sizes_and_clock():
-    config = EnvConfig(size_x=24, size_y=30, dt=0.1, comm_dim=3, fair_order=True, reward="modern")
+    config = EnvConfig.original(size_x=24, size_y=30, dt=0.1, comm_dim=3, fair_order=True, reward="modern")
     assert letter(config) == EnvConfig.original(size_x=24, size_y=30, dt=0.1, comm_dim=3)
 
 
@@ -282,7 +282,7 @@ def test_export_refuses_what_the_format_cannot_hold(tmp_path):
 )
 def test_a_run_that_does_not_fit_the_policy_is_refused(flags, message):
     with pytest.raises(ExportError, match=message):
-        check_fits(random_policy(32), TrainConfig(**flags), EnvConfig())
+        check_fits(random_policy(32), TrainConfig(**flags), EnvConfig.original())
 
 
 @pytest.mark.slow

@@ -161,7 +161,7 @@ def test_forget_bias_is_one_once_and_can_be_left_to_chance():
 
 
 def test_initialisation_follows_the_table():
-    features = features_of(EnvConfig())
+    features = features_of(EnvConfig.original())
     params = init(OriginalNetwork(features, 26), jax.random.key(0))
     bounds = {"encoder_0_kernel": 589, "encoder_0_bias": 589, "encoder_1_kernel": 128, "lstm_kernel": 128}
     for name, fan_in in bounds.items():
@@ -182,7 +182,7 @@ def test_log_std_is_clamped_where_used_and_projected_back():
 
 
 def test_telemetry_is_the_shared_block_of_the_environment():
-    features = features_of(EnvConfig(comm_dim=3))
+    features = features_of(EnvConfig.original(comm_dim=3))
     assert (features.shared_start, features.shared_size, features.size) == (246 + 15, 256, 549 + 15)
     assert features.own_continuous.shape == (308,) and features.own_continuous.sum() == 5 * 14 + 15 + 4 + 26
 

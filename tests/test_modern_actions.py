@@ -18,8 +18,8 @@ from echelon_jax.env.layout_modern import slot_mechs
 from echelon_jax.learn.features import features_of
 from echelon_jax.worldgen.bank import generate_worlds
 
-FULL = EnvConfig(size_x=60, size_y=60, observation="modern", actions="modern")
-PARTIAL = EnvConfig(
+FULL = EnvConfig.original(size_x=60, size_y=60, observation="modern", actions="modern")
+PARTIAL = EnvConfig.original(
     size_x=40, size_y=40, observation_mode="partial", observation="modern", actions="modern", max_episode_seconds=2.0
 )
 LAYOUT = action_layout(FULL)
@@ -45,7 +45,7 @@ def test_the_target_choice_points_at_the_hostile_slots():
 
 
 def test_in_ten_against_ten_every_hostile_can_be_chosen():
-    config = EnvConfig(size_x=60, size_y=60, num_packs=2, observation="modern", actions="modern")
+    config = EnvConfig.original(size_x=60, size_y=60, num_packs=2, observation="modern", actions="modern")
     made = Scenes(config, 1)
     actions = made.actions()
     for mech in range(20):
@@ -68,7 +68,7 @@ def test_none_wins_ties_and_the_dead_are_refused():
 
 def test_a_mech_never_seen_cannot_be_focused_in_partial_mode():
     made = Scenes(
-        EnvConfig(size_x=60, size_y=60, observation_mode="partial", observation="modern", actions="modern"), 1
+        EnvConfig.original(size_x=60, size_y=60, observation_mode="partial", observation="modern", actions="modern"), 1
     )
     made.state.recall.age[0, 0, 7] = 12
     actions = made.actions()
@@ -89,7 +89,7 @@ def test_ewar_is_a_choice_of_three_for_scouts_alone(component, ecm, eccm):
 
 
 def test_triggers_and_throttle_read_as_the_originals():
-    config = EnvConfig(size_x=60, size_y=60)
+    config = EnvConfig.original(size_x=60, size_y=60)
     made, rng = Scenes(FULL, 2), np.random.default_rng(0)
     actions = rng.uniform(-1, 1, (2, 10, FULL.action_size)).astype(np.float32)
     old = np.concatenate([actions[..., :9], np.zeros((2, 10, config.action_size - 9), np.float32)], -1)
@@ -98,7 +98,7 @@ def test_triggers_and_throttle_read_as_the_originals():
 
 
 def test_a_translated_original_action_decides_the_same():
-    config = EnvConfig(size_x=60, size_y=60)
+    config = EnvConfig.original(size_x=60, size_y=60)
     made, rng = Scenes(FULL, 16), np.random.default_rng(1)
     made.state.contact_slots[:] = rng.integers(-1, 10, (16, 10, 5))
     made.state.sim.mechs.alive[:] = rng.random((16, 10)) < 0.8
@@ -216,7 +216,7 @@ def test_a_learner_reads_the_shared_planes_once_per_arena(played):
 
 @pytest.mark.parametrize("parts", [{"observation": "modern"}, {"actions": "modern"}])
 def test_observation_and_actions_can_be_chosen_apart(parts):
-    config = EnvConfig(size_x=60, size_y=60, **parts)
+    config = EnvConfig.original(size_x=60, size_y=60, **parts)
     made = Scenes(config, 1)
     state = made.ready()
     seen, recall = jax.eval_shape(lambda state: look(config, made.rules, state), state)

@@ -14,7 +14,7 @@ from echelon_jax.rules.mechs import roster
 from echelon_jax.rules.weapons import GAUSS, MISSILE, SMOKE
 from echelon_jax.sim.slots import slots
 
-PARTIAL = EnvConfig(size_x=60, size_y=60, observation_mode="partial", observation="modern", actions="modern")
+PARTIAL = EnvConfig.original(size_x=60, size_y=60, observation_mode="partial", observation="modern", actions="modern")
 LAYOUT = observation_layout(PARTIAL)
 BASE, SCENES = 8, 6
 AS_IS, TURNED_1, TURNED_2, TURNED_3, MIRRORED, EXCHANGED = range(6)
@@ -361,7 +361,7 @@ def test_a_homing_missile_comes_before_nearer_shots_and_smoke_last(worlds):
 
 
 def test_in_full_mode_everybody_knows_every_living_mech_in_its_slot():
-    config = EnvConfig(size_x=60, size_y=60, num_packs=2, observation="modern", actions="modern")
+    config = EnvConfig.original(size_x=60, size_y=60, num_packs=2, observation="modern", actions="modern")
     layout, who = observation_layout(config), roster(2)
     made = Scenes(config, 1)
     mechs = made.state.sim.mechs
@@ -384,7 +384,7 @@ def test_in_full_mode_everybody_knows_every_living_mech_in_its_slot():
 
 @pytest.mark.parametrize(("packs", "comm_dim"), [(1, 8), (1, 0), (2, 8), (3, 2)])
 def test_the_table_has_the_configured_size_and_a_short_vector(packs, comm_dim):
-    config = EnvConfig(size_x=60, size_y=60, num_packs=packs, comm_dim=comm_dim, observation="modern")
+    config = EnvConfig.original(size_x=60, size_y=60, num_packs=packs, comm_dim=comm_dim, observation="modern")
     layout = observation_layout(config)
     assert layout.size == config.observation_size
     assert packs > 1 or vector_size(config) < 600

@@ -175,7 +175,7 @@ def observation_layout(config: EnvConfig) -> Layout:
     """The observation of one mech, all entries in order; the modern one has its own table.
 
     Example:
-        >>> observation_layout(EnvConfig())["own/in_zone"].offset
+        >>> observation_layout(EnvConfig.original())["own/in_zone"].offset
         576
     """
     if config.observation == "modern":
@@ -206,7 +206,7 @@ def action_layout(config: EnvConfig) -> Layout:
     """The action of one mech, all components in order; everything lies in [-1, 1]. The modern one has its own table.
 
     Example:
-        >>> action_layout(EnvConfig()).size
+        >>> action_layout(EnvConfig.original()).size
         26
     """
     if config.actions == "modern":

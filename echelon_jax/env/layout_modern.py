@@ -248,7 +248,7 @@ def observation_layout(config: EnvConfig) -> Layout:
     """The modern observation of one mech, all entries in order: the vector, its own planes, the planes its team shares.
 
     Example:
-        >>> observation_layout(EnvConfig(observation="modern"))["self/alive"].offset
+        >>> observation_layout(EnvConfig.original(observation="modern"))["self/alive"].offset
         0
     """
     parts = _prefixed("self", SELF)
@@ -309,7 +309,7 @@ def action_layout(config: EnvConfig) -> Layout:
     A choice goes to the first of its largest components, so all zeros is no target and no EWAR.
 
     Example:
-        >>> action_layout(EnvConfig(actions="modern"))["target_preference"].size
+        >>> action_layout(EnvConfig.original(actions="modern"))["target_preference"].size
         6
     """
     parts: list[tuple] = [

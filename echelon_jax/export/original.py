@@ -257,7 +257,7 @@ def _unfold(
     try:
         unfolded = {name: block["unfolded"][name].numpy() for name in _FIRST}
         moments = Moments(**{name: jnp.asarray(block["moments"][name].numpy()) for name in ("mean", "var", "count")})
-        config, env_config = TrainConfig(**block["train"]).validate(), EnvConfig(**block["env"])
+        config, env_config = TrainConfig(**block["train"]).validate(), EnvConfig.original(**block["env"])
     except (KeyError, TypeError, AttributeError, ValueError) as error:
         raise ExportError(f"the block echelon_jax of {path} is damaged or of another version: {error}") from error
     fits = all(unfolded[name].shape == state[name].shape for name in _FIRST) and moments.count.shape == ()

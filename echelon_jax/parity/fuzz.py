@@ -22,7 +22,6 @@ import numpy as np
 
 from echelon_jax.config import EnvConfig
 from echelon_jax.env.environment import Echelon
-from echelon_jax.env.rewards import original_rewards
 from echelon_jax.env.state import REASONS, STATISTICS, WINNERS, EnvParams, EnvState, Step
 from echelon_jax.parity.compare import Agreement, compare, near, same
 from echelon_jax.parity.exchange import FLOATS, TIMERS, SlotNoise, stack, to_reference
@@ -134,8 +133,8 @@ def play_reference(config: EnvConfig, cases: Sequence[Case]) -> Expected:
 
 
 def original_params(config: EnvConfig) -> EnvParams:
-    """Rules and rewards of the original. There is no bank: a step never reads it."""
-    return EnvParams(rules=sim_rules(config), rewards=original_rewards(), bank=None)  # type: ignore[arg-type]
+    """The original's weapon numbers and the default weights of the configured reward. There is no bank: a step never reads it."""
+    return EnvParams(rules=sim_rules(config), rewards=Echelon(config).default_rewards(), bank=None)  # type: ignore[arg-type]
 
 
 def compile_step(config: EnvConfig, width: int = WIDTH) -> jax.stages.Compiled:
@@ -380,7 +379,7 @@ def save_case(path: Path, config: EnvConfig, case: Case) -> None:
 def load_case(path: Path) -> tuple[EnvConfig, Case]:
     """Read what `save_case` wrote; a field that the file is too old to hold is zero."""
     with np.load(path) as file:
-        config = EnvConfig(**json.loads(str(file["config"])))
+        config = EnvConfig.original(**json.loads(str(file["config"])))
         like = make_case(config, 0)
         names = {jax.tree_util.keystr(where): leaf for where, leaf in jax.tree_util.tree_leaves_with_path(like)}
         leaves = [file[name] if name in file.files else np.zeros_like(leaf) for name, leaf in names.items()]
