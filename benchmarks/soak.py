@@ -1,6 +1,6 @@
 """Long random play that must leave nothing wrong behind: `python benchmarks/soak.py --games 10000`.
 
-Plays games of uniform random actions on both sides under the mended rules and counts, over all decision steps:
+Plays games of uniform random actions on both sides under the mended rules (with their modern interface) and counts, over all decision steps:
 observations or rewards that are not finite, living mechs inside a wall or above the map, shots and clouds that found no
 slot, and mechs that lived through a whole game of a minute without ever leaving their spawn. Prints the counts; exit
 status 1 if any is not 0.
@@ -19,6 +19,7 @@ from echelon_jax.cli.common import set_up_jax
 STEPS_PER_LAUNCH = 40
 SPAWN_RADIUS = 0.5  # voxels; who has never been farther from its spawn is locked
 FULL_GAME = 200  # decision steps that a game must last to judge that
+WRONG = ("not_finite", "inside_a_wall", "above_the_map", "locked_at_spawn", "lost_shots", "lost_clouds")  # must be 0
 SUNK = 1e-3  # a box may touch a wall within rounding
 
 
@@ -77,8 +78,8 @@ def make_launch(env: Any, arenas: int) -> Any:
     return jax.jit(launch, donate_argnums=1)
 
 
-def soak(games: int, arenas: int, size: int, seed: int, rules: str) -> dict[str, Any]:
-    """Play at least `games` games and return the counts."""
+def soak(games: int, arenas: int, size: int, seed: int, rules: str, worlds: int = 1024) -> dict[str, Any]:
+    """Play at least `games` games on that many worlds and return the counts."""
     import jax
     import jax.numpy as jnp
     import numpy as np
@@ -89,7 +90,7 @@ def soak(games: int, arenas: int, size: int, seed: int, rules: str) -> dict[str,
 
     make = EnvConfig.mended if rules == "mended" else EnvConfig.original
     env = Echelon(make(size_x=size, size_y=size))
-    params = env.params(env.make_bank(generate_worlds(env.config, bank_seeds(seed, 0, 0, 256))))
+    params = env.params(env.make_bank(generate_worlds(env.config, bank_seeds(seed, 0, 0, worlds))))
     launch = make_launch(env, arenas)
     state, _ = jax.jit(env.reset_batch)(params, jax.random.split(jax.random.key(seed), arenas))
     position = state.sim.mechs.position
@@ -101,23 +102,26 @@ def soak(games: int, arenas: int, size: int, seed: int, rules: str) -> dict[str,
         round_number += 1
         for name, value in counts.items():
             total[name] = total.get(name, 0) + int(np.asarray(value))
-    return {"rules": rules, "size": size, "arenas": arenas, **total, "wall_seconds": time.perf_counter() - began}
+        if sys.stderr.isatty():
+            print(f"\r{total['games']} of {games} games", end="", file=sys.stderr, flush=True)
+    wall = time.perf_counter() - began
+    return {"rules": rules, "size": size, "arenas": arenas, "worlds": worlds, **total, "wall_seconds": wall}
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--games", type=int, default=10_000)
     parser.add_argument("--arenas", type=int, default=256)
+    parser.add_argument("--worlds", type=int, default=1024)
     parser.add_argument("--size", type=int, default=40)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--rules", choices=("mended", "original"), default="mended")
     parser.add_argument("--threads", type=int, default=1)
     args = parser.parse_args()
     set_up_jax(args.threads)
-    report = soak(args.games, args.arenas, args.size, args.seed, args.rules)
+    report = soak(args.games, args.arenas, args.size, args.seed, args.rules, args.worlds)
     print(json.dumps(report, indent=1))
-    wrong = ("not_finite", "inside_a_wall", "above_the_map", "locked_at_spawn", "lost_shots", "lost_clouds")
-    return 1 if any(report[name] for name in wrong) else 0
+    return 1 if any(report[name] for name in WRONG) else 0
 
 
 if __name__ == "__main__":
