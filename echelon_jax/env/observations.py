@@ -1,6 +1,7 @@
 """Observations of all mechs of a batch of arenas: a pure function of the state (environment spec 2).
 
-Line of sight is the expensive part, so the pairs that need a ray are found first and cast once for both viewers.
+Line of sight is the expensive part, so the rays that are needed are found first: one for both viewers of a pair, and one from
+each enemy near enough to be a threat.
 """
 
 from __future__ import annotations
@@ -64,25 +65,27 @@ def smoke_between(state: EnvState) -> Bool[Array, "arenas mechs mechs"]:
     return clear.reshape(arenas, len(first))[:, number.reshape(-1)].reshape(arenas, n, n)
 
 
-def terrain_between(
-    config: EnvConfig,
-    state: EnvState,
-    asks: Bool[Array, "arenas mechs mechs"],
-    also: Bool[Array, "arenas mechs mechs"],
-) -> Bool[Array, "arenas mechs mechs"]:
-    """Whether terrain leaves the view clear, one ray for both viewers; false for pairs that nobody needs.
+def first_askers(asks: Bool[Array, "arenas mechs mechs"]) -> Bool[Array, "arenas mechs mechs"]:
+    """[from, to] the rays that answer every [viewer, other] of `asks`, one for both viewers of a pair.
 
-    Args:
-        asks: [viewer, other] wants to know. The ray runs from the earlier mech of the roster if that one asks, else from
-            the later (spec 2.3; it matters for degenerate end points only).
-        also: symmetric; pairs needed in any case.
+    A ray runs from the earlier mech of the roster if that one asks, else from the later (spec 2.3). Its direction matters
+    only where it meets edges of cells: such a ray can be blocked one way and clear the other.
     """
     upper = jnp.triu(jnp.ones(asks.shape[1:], bool), 1)
     later = asks.swapaxes(1, 2)
-    forward = upper & (asks | (also & ~later))
-    backward = upper & later & ~asks
-    clear = pair_sight(config, state.sim.grid.opaque, state.sim.mechs.position, forward | backward.swapaxes(1, 2))
-    return clear | clear.swapaxes(1, 2)
+    return (upper & asks) | (upper & later & ~asks).swapaxes(1, 2)
+
+
+def both_ways(rays: Bool[Array, "arenas mechs mechs"]) -> Bool[Array, "arenas mechs mechs"]:
+    """What the ray of a pair says, for both viewers."""
+    return rays | rays.swapaxes(1, 2)
+
+
+def terrain_between(
+    config: EnvConfig, state: EnvState, asks: Bool[Array, "arenas mechs mechs"]
+) -> Bool[Array, "arenas mechs mechs"]:
+    """Whether terrain leaves the view clear, one ray for both viewers of a pair; false for pairs that nobody asks for."""
+    return both_ways(pair_sight(config, state.sim.grid.opaque, state.sim.mechs.position, first_askers(asks)))
 
 
 def sound(
@@ -235,14 +238,17 @@ def observe(config: EnvConfig, rules: SimRules, state: EnvState) -> Observed:
     smoke = smoke_between(state)
     heard = others & (mechs.noise > 0)[:, None, :]
     threat = others & enemy & (distance <= TARGETED_RANGE)
-    if config.observation_mode == "full":
-        visible = others
-        clear = terrain_between(config, state, heard & smoke, threat & smoke)
-    else:
+    visible = others
+    asks = heard
+    if config.observation_mode != "full":
         visible = others & contacts.visible_without_sight(config, rules, state, distance, quality, smoke)
-        clear = terrain_between(config, state, (heard | (others & ~visible)) & smoke, threat & smoke)
-        visible = visible | (others & clear)
-    targeted = (threat & clear).any(-1)
+        asks = heard | (others & ~visible)
+    shared = first_askers(asks & smoke)
+    # A threat has a ray of its own, from the enemy to the mech (spec 2.12, entry 550), beside the one its pair shares.
+    clear_rays = pair_sight(config, state.sim.grid.opaque, mechs.position, shared | (threat & smoke).swapaxes(1, 2))
+    clear = both_ways(clear_rays & shared)
+    visible = visible | (others & clear)
+    targeted = (threat & smoke & clear_rays.swapaxes(1, 2)).any(-1)
 
     slots = contacts.choose_contacts(config, rules, state, visible, distance)
     telemetry = state.place.telemetry.astype(jnp.float32)

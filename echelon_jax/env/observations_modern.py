@@ -266,14 +266,13 @@ def observe(config: EnvConfig, rules: SimRules, state: EnvState) -> tuple[Observ
     candidates = contacts.candidates(config, state)
     smoke = smoke_between(state)
     near = candidates & (distance <= SIGHT_RANGE)
-    nobody = jnp.zeros_like(candidates)
     recall = first_recall(config, mechs.position, None) if state.recall is None else state.recall
-    clear = terrain_between(config, state, near & smoke, nobody)
+    clear = terrain_between(config, state, near & smoke)
     visible = candidates
     if config.observation_mode != "full":
         seen_at_once = contacts.visible_without_sight(config, rules, state, distance, quality, smoke)
         # Long rays apart from the short ones: rays walk in step, and the longest of a queue sets the pace.
-        far = terrain_between(config, state, candidates & ~near & ~seen_at_once & smoke, nobody)
+        far = terrain_between(config, state, candidates & ~near & ~seen_at_once & smoke)
         visible = candidates & (seen_at_once | clear | far)
         recall = _refreshed(recall, visible, mechs.position)
     state = state.replace(recall=recall)
