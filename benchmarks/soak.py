@@ -1,8 +1,8 @@
 """Long random play that must leave nothing wrong behind: `python benchmarks/soak.py --games 10000`.
 
-Plays games of uniform random actions on both sides under the mended rules (with their modern interface) and counts, over all decision steps:
-observations or rewards that are not finite, living mechs inside a wall or above the map, shots and clouds that found no
-slot, and mechs that lived through a whole game of a minute without ever leaving their spawn. Prints the counts; exit
+Plays games of uniform random actions on both sides under the mended rules, with their modern interface, and counts over all
+decision steps: observations or rewards that are not finite, living mechs inside a wall or above the map, shots and clouds that
+found no slot, and mechs that lived through a whole game of a minute without ever leaving their spawn. Prints the counts; exit
 status 1 if any is not 0.
 """
 
