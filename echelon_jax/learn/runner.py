@@ -7,7 +7,6 @@ RUN/checkpoints/       see `checkpoint`
 
 from __future__ import annotations
 
-import dataclasses
 import json
 import resource
 import signal
@@ -20,17 +19,17 @@ from typing import Any
 import jax
 import numpy as np
 
-from echelon_jax import __version__
 from echelon_jax.config import EnvConfig
 from echelon_jax.env.autoreset import AutoReset
 from echelon_jax.env.environment import Echelon
-from echelon_jax.env.rewards_modern import modern_rewards
 from echelon_jax.env.state import EnvParams
 from echelon_jax.learn import checkpoint
 from echelon_jax.learn.checkpoint import CheckpointError
 from echelon_jax.learn.config import TrainConfig
 from echelon_jax.learn.metrics import Metrics, summarize
 from echelon_jax.learn.progress import Progress
+from echelon_jax.learn.rewards import reward_weights
+from echelon_jax.learn.runs import describe
 from echelon_jax.learn.trainer import TrainState, make_train
 from echelon_jax.worldgen.bank import WorldBankFeeder, swapped_slice
 
@@ -76,12 +75,7 @@ class Runner:
         try:
             self.run_dir.mkdir(parents=True, exist_ok=True)
             if not self.resume:
-                described = {
-                    "version": __version__,
-                    "jax": jax.__version__,
-                    "train": dataclasses.asdict(self.config),
-                    "env": dataclasses.asdict(self.env_config),
-                }
+                described = describe(self.config, self.env_config)
                 (self.run_dir / "config.json").write_text(json.dumps(described, indent=1))
         except OSError as error:
             raise CheckpointError(f"cannot write to {self.run_dir}: {error.strerror or error}") from error
@@ -94,8 +88,7 @@ class Runner:
         with self.progress, WorldBankFeeder(self.env_config, config.seed, slices, slice_size, processes=1) as feeder:
             done = checkpoint.read_manifest(self.run_dir).update if self.resume else 0
             self.progress.phase(f"making {config.bank_size} worlds")
-            modern = self.env_config.reward == "modern"
-            rewards = modern_rewards(self.env_config, config.gamma) if modern else None  # shaping discounts as PPO does
+            rewards = reward_weights(config, self.env_config)
             env_params = env.params(env.make_bank(feeder.whole_bank(config.bank_swaps(done))), rewards=rewards)
             state = self._first_state(trainer, env_params)
             self.progress.phase("compiling the training program (once, a minute or less)")
