@@ -10,6 +10,7 @@ import pytest
 from env_scenes import Scenes
 
 from echelon_jax.config import EnvConfig
+from echelon_jax.env.actions import decide
 from echelon_jax.env.environment import Echelon
 from echelon_jax.env.episode import BLUE_WINS, DRAW, ELIMINATION, RED_WINS, Verdict, Zone
 from echelon_jax.env.rewards import original_rewards
@@ -29,9 +30,9 @@ from echelon_jax.reference.environment import ReferenceEnv
 from echelon_jax.reference.noise import LiveNoise
 from echelon_jax.rules.materials import LAVA
 from echelon_jax.rules.rewards import modern_weights
-from echelon_jax.rules.weapons import GAUSS
-from echelon_jax.sim.slots import BARREL
-from echelon_jax.sim.step import empty_tally
+from echelon_jax.rules.weapons import GAUSS, MISSILE
+from echelon_jax.sim.slots import BARREL, TUBE
+from echelon_jax.sim.step import empty_tally, simulate
 
 CONFIG = EnvConfig.original(size_x=60, size_y=60, reward="modern")
 NAMES = [f"M{i}" for i in range(1, 16)]
@@ -44,14 +45,14 @@ ROW = re.compile(r"^\| (M\d+) \| [^|]* \| (\w+) \| (\w+) \| (-?[\d.]+) \|$", re.
 EXAMPLES = [(case, mech, part, float(value)) for case, mech, part, value in ROW.findall(PAGE.read_text())]
 
 
-def flying(made, arena, shooter, position, velocity):
-    """A gauss slug on its way, in the shooter's first barrel slot."""
+def flying(made, arena, shooter, position, velocity, weapon=GAUSS, launcher=BARREL, age=0):
+    """A shot on its way, by default a gauss slug, in the first slot of the shooter's launcher."""
     shots, table = made.state.sim.projectiles, made.slots
-    slot = int(np.flatnonzero((table.mech == made.mech(shooter)) & (table.launcher == BARREL))[0])
-    shots.alive[arena, slot], shots.weapon[arena, slot] = True, GAUSS
+    slot = int(np.flatnonzero((table.mech == made.mech(shooter)) & (table.launcher == launcher))[0])
+    shots.alive[arena, slot], shots.weapon[arena, slot], shots.age[arena, slot] = True, weapon, age
     shots.position[arena, slot], shots.velocity[arena, slot] = position, velocity
-    i = made.mech(shooter)  # it has just fired
-    made.state.sim.mechs.kinetic_cooldown[arena, i] = int(made.rules.cooldown[GAUSS]) - 1
+    cooldown = "kinetic_cooldown" if launcher == BARREL else "tube_cooldown"  # it has just fired
+    getattr(made.state.sim.mechs, cooldown)[arena, made.mech(shooter)] = int(made.rules.cooldown[weapon]) - 1
 
 
 def scenes():
@@ -104,10 +105,10 @@ def scenes():
     return made, acts
 
 
-def by_reference(state, actions, noise):
+def by_reference(state, actions, noise, config=CONFIG):
     """One decision step in the reference: the arena after it, and the components [mechs, 7]."""
-    loaded = to_reference(CONFIG, state)
-    step = loaded.arena.advance(actions, SlotNoise(CONFIG, noise, loaded))
+    loaded = to_reference(config, state)
+    step = loaded.arena.advance(actions, SlotNoise(config, noise, loaded))
     return loaded.arena, step.components
 
 
@@ -341,6 +342,54 @@ def test_weights_of_the_other_reward_are_refused():
 
 def test_the_original_reward_carries_no_counts_of_the_modern_one():
     assert empty_tally(EnvConfig.original(), 1).effective_damage is None
+
+
+# ---- assists where a team has several packs ---------------------------------------------------------------------------------
+
+TWO_PACKS = EnvConfig.original(size_x=60, size_y=60, num_packs=2, reward="modern")
+SHOTS = ("laser", "slug", "splash")
+OWN, OTHER = "blue_4", "blue_9"  # the scouts of the killer's pack and of the other one
+
+
+def two_pack_scenes():
+    """Each way of killing, of a mech painted by the killer's pack (even arenas) and by the other pack (odd ones)."""
+    from echelon_jax.sim.slots import slots
+
+    made = Scenes(TWO_PACKS, 2 * len(SHOTS))
+    made.slots = slots(TWO_PACKS)
+    acts = made.actions()
+    for arena in range(made.count):
+        painted = {"painted": PAINT, "last_painter": made.mech((OWN, OTHER)[arena % 2]), "hp": 1}
+        shot = SHOTS[arena // 2]
+        if shot == "laser":
+            made.put(arena, "blue_1", 10.3, 30.2)
+            made.put(arena, "red_1", 14.3, 30.2, yaw=np.pi, **painted)
+            made.act(acts, arena, "blue_1", primary=1)
+        elif shot == "slug":
+            made.put(arena, "blue_0", 10, 30)
+            made.put(arena, "red_1", 19, 30, yaw=np.pi, **painted)
+            flying(made, arena, "blue_0", (16, 30.0, 1.0), (40, 0, 0))
+        else:  # a missile strikes a stone beside the target
+            made.put(arena, "blue_0", 10, 30)
+            made.put(arena, "red_1", 22.6, 30.5, **painted)
+            made.box(arena, range(20, 21), range(30, 31), range(1))
+            flying(made, arena, "blue_0", (20.5, 30.5, 3.5), (0, 0, -12), MISSILE, TUBE, 9)
+    return made, acts
+
+
+def test_a_kill_pays_the_painter_of_the_killers_pack_and_no_other():
+    made, acts = two_pack_scenes()
+    state, noise = made.ready(), made.noise()
+    commands = decide(TWO_PACKS, state, jnp.asarray(acts)).commands
+    tally = jax.jit(simulate, static_argnums=0)(TWO_PACKS, made.rules, state.sim, commands, noise).tally
+    victim, painters = made.mech("red_1"), [made.mech(OWN), made.mech(OTHER)]
+    for arena in range(made.count):
+        where = f"{SHOTS[arena // 2]}, painted by {(OWN, OTHER)[arena % 2]}"
+        mechs = by_reference(row_of(state, arena), acts[arena], row_of(noise, arena), TWO_PACKS)[0].battle.mechs
+        expected = np.zeros(TWO_PACKS.num_mechs, int)
+        expected[painters[0]] = arena % 2 == 0
+        assert tally.died[arena, victim] and mechs[victim].died, where
+        assert tally.kill_assists[arena].tolist() == [m.kill_assists for m in mechs] == expected.tolist(), where
 
 
 # ---- what teams earn ------------------------------------------------------------------------------------------------------
