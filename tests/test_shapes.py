@@ -23,6 +23,11 @@ from echelon_jax.learn.trainer import make_train
 from echelon_jax.worldgen.bank import generate_worlds
 
 PACKAGES = ("sim", "env", "agents", "learn")
+GAMES = {
+    "original": EnvConfig.original(size_x=40, size_y=40),
+    "mended": EnvConfig(size_x=40, size_y=40),
+    "mended, partial": EnvConfig(size_x=40, size_y=40, observation_mode="partial"),
+}
 
 
 def modules() -> list[ModuleType]:
@@ -63,9 +68,10 @@ def check_struct(value: object, where: str) -> int:
     return count
 
 
-def test_every_function_of_the_training_program_keeps_its_annotations(checked_functions: int) -> None:
+@pytest.mark.parametrize("game", GAMES)
+def test_every_function_of_the_training_program_keeps_its_annotations(checked_functions: int, game: str) -> None:
     assert checked_functions > 100
-    config = EnvConfig.original(size_x=40, size_y=40)
+    config = GAMES[game]
     env = Echelon(config)
     params = env.params(env.make_bank(generate_worlds(config, range(2))))
     small = TrainConfig(arenas=4, rollout_steps=3, updates=1, epochs=1, minibatches=2, hidden=8, lstm=8)
@@ -84,8 +90,9 @@ def test_a_wrong_shape_would_be_noticed(checked_functions: int) -> None:
         geometry.length3(jnp.zeros((4, 2)))
 
 
-def test_every_field_of_state_and_step_has_its_annotated_shape_and_type() -> None:
-    config = EnvConfig.original(size_x=40, size_y=40)
+@pytest.mark.parametrize("game", GAMES)
+def test_every_field_of_state_and_step_has_its_annotated_shape_and_type(game: str) -> None:
+    config = GAMES[game]
     env = Echelon(config)
     params = env.params(env.make_bank(generate_worlds(config, range(2))))
     state, step = env.reset_batch(params, jax.random.split(jax.random.key(0), 3))
