@@ -3,62 +3,100 @@
 from __future__ import annotations
 
 import dataclasses
+import hashlib
 import os
+import platform
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
+
+import tyro
 
 from echelon_jax.cli.errors import UsageError, checked
-from echelon_jax.config import RULE_SETS, EnvConfig
+from echelon_jax.cli.fields import given, override_flags
+from echelon_jax.config import RULE_SETS, SWITCHES, EnvConfig
 
 if TYPE_CHECKING:
     from rich.table import Table
+
+INTERFACE = ("observation", "actions", "reward")
+SWITCH_TEXTS = {
+    "spawn_without_overlap": "Mechs spawn apart instead of inside each other.",
+    "true_voxel_hp": "Voxels have their material's hit points everywhere.",
+    "honour_focus": "A focus that a weapon can reach is its target.",
+    "fair_order": "Firing order and wreck rolls are drawn.",
+    "own_team_counts_against": "Hurting one's own side is charged, not paid.",
+    "clamp_before_collision": "Moves are cut at the map edge before the collision test.",
+    "shots_end_at_border": "Shots end at the map's border.",
+    "smoke_opens": "Smoke shells open at the end of their flight and never count as hits.",
+    "ceiling": "No mech rises above the top of the map.",
+    "ams_one_roll": "Each ready heavy gets one roll per missile in reach of its point defence.",
+    "zone_on_the_ground": "Only a powered mech near the ground holds the zone.",
+    "fair_zone": "The zone is about equally far from both teams.",
+    "terrain_on_small_maps": "Small maps keep their terrain.",
+    "corridors_complete": "Lanes are carved up to the map's low edges.",
+    "tie_is_draw": "Equal scores are decided by hit points, then a draw.",
+}
+EnvFlags: Any = override_flags(EnvConfig, "EnvFlags", ("num_packs", "observation_mode", *INTERFACE), SWITCH_TEXTS)
 
 
 @dataclasses.dataclass(frozen=True)
 class GameFlags:
     """The game to play."""
 
-    rules: str = "mended"
-    """Rule set: `mended` (docs/differences.md), or `original` to the letter."""
+    rules: str | None = None
+    """Rule set: `mended` (the default, docs/differences.md), or `original` to the letter."""
     size: int | None = None
-    """Edge of the square map in voxels, at least 20; 28 under mended rules."""
-    packs: int = 1
-    """Packs of five mechs per team: 1 is 5 against 5, 2 is 10 against 10."""
-    mode: str = "full"
-    """Observation mode: `full` or `partial`."""
+    """Edge of the square map in voxels, at least 20; 28 under mended rules. `--size-x` and `--size-y` set one edge."""
+    packs: int | None = None
+    """Packs of five mechs per team: 1 (the default) is 5 against 5, 2 is 10 against 10."""
+    mode: str | None = None
+    """Observation mode: `full` (the default) or `partial`."""
     observation: str | None = None
     """Observation vector: `original` or `modern`; by default modern under mended rules and the original's under original ones."""
     actions: str | None = None
     """Action vector, likewise."""
     reward: str | None = None
     """Reward, likewise (docs/rewards.md)."""
+    more: tyro.conf.OmitArgPrefixes[EnvFlags] = dataclasses.field(default_factory=EnvFlags)
 
-    def config(self, default_size: int) -> EnvConfig:
+    def config(self, default_size: int, base: dict[str, Any] | None = None) -> EnvConfig:
         """The configuration that these flags ask for.
+
+        Arguments:
+            default_size: edge of the map where nothing says otherwise.
+            base: fields of a saved configuration, which the flags override; without it the rule set's.
 
         Raises:
             UsageError: naming the field and its allowed values.
         """
-        if self.rules not in RULE_SETS:
+        if self.rules is not None and self.rules not in RULE_SETS:
             raise UsageError(f"rules must be one of {', '.join(RULE_SETS)}, got {self.rules!r}")
-        size = default_size if self.size is None else self.size
-        mended = self.rules == "mended"
-        make = EnvConfig.mended if mended else EnvConfig.original
-        interface = "modern" if mended else "original"
-        return checked(
-            make,
-            size_x=size,
-            size_y=size,
-            num_packs=self.packs,
-            observation_mode=self.mode,
-            observation=interface if self.observation is None else self.observation,
-            actions=interface if self.actions is None else self.actions,
-            reward=interface if self.reward is None else self.reward,
-        )
+        fields: dict[str, Any] = {"size_x": default_size, "size_y": default_size} if base is None else dict(base)
+        if base is None or self.rules is not None:
+            mended = self.rules != "original"
+            fields |= dict.fromkeys(SWITCHES, mended) | dict.fromkeys(INTERFACE, "modern" if mended else "original")
+        named = {"size_x": self.size, "size_y": self.size, "num_packs": self.packs, "observation_mode": self.mode}
+        named |= {name: getattr(self, name) for name in INTERFACE}
+        fields |= {name: value for name, value in named.items() if value is not None} | given(self.more)
+        return checked(EnvConfig, **fields)
+
+
+def machine_key() -> str:
+    """A short name of what compiled programs depend on: architecture and instruction set of this machine's processor."""
+    try:
+        lines = Path("/proc/cpuinfo").read_text().splitlines()
+    except OSError:
+        lines = []
+    told = [next((line for line in lines if line.startswith(word)), "") for word in ("model name", "flags", "Features")]
+    told.append(platform.processor())
+    return f"{platform.machine()}-{hashlib.sha256(repr(told).encode()).hexdigest()[:10]}"
 
 
 def set_up_jax(threads: int = 0) -> None:
-    """Choose XLA's thread number and a compilation cache; must run before the first import of jax.
+    """Choose XLA's thread number and a compilation cache; must run before the first computation.
+
+    Compiled programs are kept under ~/.cache/echelon-jax/xla/<machine>, so that a program compiled for one processor is never
+    loaded on another; JAX_COMPILATION_CACHE_DIR chooses another place, JAX_ENABLE_COMPILATION_CACHE=false keeps none.
 
     Arguments:
         threads: XLA's CPU threads; 0 leaves the choice to XLA.
@@ -67,9 +105,14 @@ def set_up_jax(threads: int = 0) -> None:
         raise UsageError(f"threads must be a whole number from 0, got {threads}")
     if threads:
         os.environ["NPROC"] = str(threads)
-    cache = Path(os.environ.get("XDG_CACHE_HOME", Path.home() / ".cache")) / "echelon-jax" / "xla"
-    os.environ.setdefault("JAX_COMPILATION_CACHE_DIR", str(cache))
-    os.environ.setdefault("JAX_PERSISTENT_COMPILATION_CACHE_MIN_COMPILE_TIME_SECS", "2")
+    cache = Path(os.environ.get("XDG_CACHE_HOME", Path.home() / ".cache")) / "echelon-jax" / "xla" / machine_key()
+    place = os.environ.setdefault("JAX_COMPILATION_CACHE_DIR", str(cache))
+    least = os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "1")
+    import jax
+
+    # JAX has read its environment already where it was imported before.
+    jax.config.update("jax_compilation_cache_dir", place)
+    jax.config.update("jax_persistent_cache_min_compile_time_secs", float(least))
 
 
 def games_table(title: str, rows: dict[str, dict[str, float | int]]) -> Table:

@@ -9,40 +9,37 @@ from typing import Any
 import tyro
 
 from echelon_jax.cli.common import GameFlags, games_table, set_up_jax
+from echelon_jax.cli.configuration import read_configuration
 from echelon_jax.cli.errors import UsageError, checked
+from echelon_jax.cli.fields import given, override_flags
+from echelon_jax.config import EnvConfig
 from echelon_jax.learn.config import PRESETS, TrainConfig
 
+DEFAULT_PRESET = "cpu"
 DEFAULT_SIZE = {"smoke": 28, "cpu": 40, "gpu": 60}
-
-
-def _overrides() -> type:
-    """A dataclass with every field of TrainConfig, each None unless the user gives it."""
-    fields = [(f.name, f"{f.type} | None", dataclasses.field(default=None)) for f in dataclasses.fields(TrainConfig)]
-    made = dataclasses.make_dataclass("TrainFlags", fields, frozen=True)
-    made.__module__ = __name__
-    made.__doc__ = "Fields of the training configuration; what is not given comes from the preset."
-    return made
-
-
-TrainFlags: Any = _overrides()
+TrainFlags: Any = override_flags(TrainConfig, "TrainFlags")
 
 
 @dataclasses.dataclass(frozen=True)
 class TrainCommand:
     """Train a recurrent policy against an opponent, save it, and play evaluation games at the end."""
 
-    preset: str = "cpu"
-    """`smoke` (seconds), `cpu` (about five minutes on two cores) or `gpu`."""
+    preset: str | None = None
+    """`smoke` (seconds), `cpu` (the default, about five minutes on two cores) or `gpu`."""
+    config: Path | None = None
+    """Take the configuration of a run, RUN/config.json, instead of a preset; flags beside it override single fields."""
     game: tyro.conf.OmitArgPrefixes[GameFlags] = dataclasses.field(default_factory=GameFlags)
     train: tyro.conf.OmitArgPrefixes[TrainFlags] = dataclasses.field(default_factory=TrainFlags)
     run_dir: Path | None = None
     """Where the run goes; by default runs/<preset>-<size>-seed<seed>, with a number added if that exists."""
     resume: bool = False
-    """Continue the run in --run-dir from its last checkpoint."""
+    """Continue the run in --run-dir from its last checkpoint, with its own configuration unless a preset is named."""
     save_every: int = 10
     """Launches between checkpoints; the last state is always saved."""
     eval_games: int = 100
     """Evaluation games against each opponent at the end; 0 for none."""
+    dry_run: bool = False
+    """Print shapes, memory and plan, and stop: nothing is compiled or written."""
     threads: int = 0
     """XLA's CPU threads; 0 leaves the choice to XLA."""
 
@@ -52,28 +49,28 @@ class TrainCommand:
         Raises:
             UsageError: a flag out of range, a directory that cannot be written, a checkpoint that cannot be used.
         """
-        if self.preset not in PRESETS:
-            raise UsageError(f"preset must be one of {', '.join(PRESETS)}, got {self.preset!r}")
-        env_config = self.game.config(DEFAULT_SIZE[self.preset])
-        given = {k: v for k, v in dataclasses.asdict(self.train).items() if v is not None}
-        config = checked(TrainConfig.preset(self.preset, **given).validate)
+        config, env_config = self.configurations()
         if self.save_every < 1:
             raise UsageError(f"save-every must be a whole number from 1, got {self.save_every}")
         if self.eval_games < 0 or self.eval_games % 2:
             raise UsageError(f"eval-games must be an even number from 0, got {self.eval_games}")
-        if self.resume and self.run_dir is None:
-            raise UsageError("resume needs --run-dir, the run to continue")
         set_up_jax(self.threads)
-        if self.preset == "gpu":
+        if self.preset == "gpu" and not self.dry_run:
             _require_gpu()
 
-        from echelon_jax.env.rewards_modern import check_result, modern_rewards
         from echelon_jax.learn.checkpoint import CheckpointError
+        from echelon_jax.learn.rewards import reward_weights
         from echelon_jax.learn.runner import Runner
 
-        if env_config.reward == "modern":
-            checked(check_result, env_config, modern_rewards(env_config, config.gamma))
-        run_dir = self.run_dir or _fresh_directory(f"{self.preset}-{env_config.size_x}-seed{config.seed}")
+        checked(reward_weights, config, env_config)
+        run_dir = self.run_dir or _fresh_directory(
+            f"{self.preset or ('again' if self.config else DEFAULT_PRESET)}-{env_config.size_x}-seed{config.seed}"
+        )
+        if self.dry_run:
+            from echelon_jax.cli.plan import print_plan
+
+            print_plan(config, env_config, run_dir, self.save_every, self.eval_games)
+            return 0
         try:
             runner = Runner(run_dir, config, env_config, resume=self.resume, save_every=self.save_every)
             runner.train()
@@ -82,6 +79,31 @@ class TrainCommand:
         except CheckpointError as error:
             raise UsageError(str(error)) from error
         return 0
+
+    def configurations(self) -> tuple[TrainConfig, EnvConfig]:
+        """The whole configuration that the flags ask for, validated.
+
+        Raises:
+            UsageError: naming the field and its allowed values.
+        """
+        if self.preset is not None and self.preset not in PRESETS:
+            raise UsageError(f"preset must be one of {', '.join(PRESETS)}, got {self.preset!r}")
+        if self.resume and self.run_dir is None:
+            raise UsageError("resume needs --run-dir, the run to continue")
+        if self.config is not None and self.preset is not None:
+            raise UsageError("config and preset exclude each other: a saved configuration holds every field")
+        saved = self.config
+        if self.resume and self.run_dir is not None and self.preset is None and saved is None:
+            if not (self.run_dir / "config.json").is_file():
+                raise UsageError(f"run-dir must be a run to resume, and there is no config.json in {self.run_dir}")
+            saved = self.run_dir
+        changes = given(self.train)
+        if saved is None:
+            preset = self.preset or DEFAULT_PRESET
+            env_config = self.game.config(DEFAULT_SIZE[preset])
+            return checked(TrainConfig.preset(preset, **changes).validate), env_config
+        train, env = read_configuration(saved)
+        return checked(TrainConfig(**{**train, **changes}).validate), self.game.config(DEFAULT_SIZE["cpu"], env)
 
     def _evaluate(self, run_dir: Path, seed: int) -> None:
         import json

@@ -1,0 +1,100 @@
+"""Saved configurations: read back exactly, unknown keys refused by name; and the page that lists every field.
+
+python -m echelon_jax.cli.configuration > docs/configuration.md
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+from echelon_jax.cli.common import SWITCH_TEXTS
+from echelon_jax.cli.errors import UsageError
+from echelon_jax.cli.fields import field_texts
+from echelon_jax.config import SWITCHES, EnvConfig
+from echelon_jax.learn.config import PRESETS, TrainConfig
+
+DESCRIBED = ("version", "jax", "git", "train", "env")  # keys of a run's config.json
+
+
+def read_configuration(path: Path) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Return the training and environment fields of a config.json, or of the run directory that holds one.
+
+    Fields that the file does not have (of an older version, or written by hand) are left to their defaults by the caller.
+
+    Raises:
+        UsageError: missing, not JSON, or with a key that no configuration has (it is named).
+    """
+    file = path / "config.json" if path.is_dir() else path
+    try:
+        described = json.loads(file.read_text())
+    except OSError as error:
+        raise UsageError(f"config {file} cannot be read: {error.strerror or error}") from error
+    except ValueError as error:
+        raise UsageError(f"config {file} is not JSON: {error}") from error
+    if not isinstance(described, dict) or not isinstance(described.get("train"), dict):
+        raise UsageError(f"config {file} must have the sections train and env of a run's config.json")
+    sections = described["train"], described.get("env", {})
+    _refuse_unknown(file, "", described, DESCRIBED)
+    for section, fields, kind in zip(("train.", "env."), sections, (TrainConfig, EnvConfig), strict=True):
+        _refuse_unknown(file, section, fields, [f.name for f in dataclasses.fields(kind)])
+    return sections
+
+
+def _refuse_unknown(file: Path, section: str, found: dict[str, Any], known: Any) -> None:
+    unknown = sorted(set(found) - set(known))
+    if unknown:
+        names = ", ".join(f"{section}{name}" for name in unknown)
+        raise UsageError(f"config {file} has {names}, which this version does not know")
+
+
+def page() -> str:
+    """The text of docs/configuration.md."""
+    presets = [TrainConfig.preset(name) for name in PRESETS]
+    lines = [
+        "# Configuration",
+        "",
+        "Every field is a flag of `echelon train` (`learning_rate` is `--learning-rate`), is saved in `RUN/config.json`, and",
+        "is read back by `--config RUN/config.json`; flags beside it override single fields.",
+        "A key that no field has is refused by name.",
+        "This page is made by `python -m echelon_jax.cli.configuration`.",
+        "",
+        "## Training",
+        "",
+        f"| field | {' | '.join(PRESETS)} | |",
+        f"| --- | {' | '.join('---' for _ in PRESETS)} | --- |",
+    ]
+    texts = field_texts(TrainConfig)
+    for field in dataclasses.fields(TrainConfig):
+        values = " | ".join(_show(getattr(preset, field.name)) for preset in presets)
+        lines.append(f"| `{field.name}` | {values} | {texts.get(field.name, '')} |")
+    lines += ["", "## Game", "", "| field | mended | original | |", "| --- | --- | --- | --- |"]
+    texts = field_texts(EnvConfig) | SWITCH_TEXTS
+    for field in dataclasses.fields(EnvConfig):
+        mended, original = (
+            _show(getattr(made, field.name))
+            for made in (
+                EnvConfig.mended(observation="modern", actions="modern", reward="modern"),
+                EnvConfig.original(),
+            )
+        )
+        lines.append(f"| `{field.name}` | {mended} | {original} | {texts.get(field.name, '')} |")
+    lines += [
+        "",
+        "`--size`, `--packs` and `--mode` are short for `size_x` and `size_y`, `num_packs` and `observation_mode`; `--rules`",
+        f"sets all {len(SWITCHES)} switches, observation, actions and reward at once.",
+        "The presets play on maps of 28 (smoke), 40 (cpu) and 60 (gpu) voxels.",
+        "",
+    ]
+    return "\n".join(lines)
+
+
+def _show(value: Any) -> str:
+    return "-" if value is None else f"{value}"
+
+
+if __name__ == "__main__":
+    sys.stdout.write(page())

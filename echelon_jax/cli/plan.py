@@ -1,0 +1,171 @@
+"""`echelon train --dry-run`: what a run would be and need, from shapes alone; nothing is compiled, nothing is written."""
+
+from __future__ import annotations
+
+import json
+import math
+from pathlib import Path
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+from rich.console import Console
+from rich.table import Table
+
+from echelon_jax.config import EnvConfig
+from echelon_jax.env.autoreset import AutoReset
+from echelon_jax.env.environment import Echelon
+from echelon_jax.env.layout import CONTACTS
+from echelon_jax.env.state import Bank, EnvParams
+from echelon_jax.learn.config import TrainConfig
+from echelon_jax.learn.rewards import reward_weights
+from echelon_jax.learn.trainer import TrainState, make_train
+from echelon_jax.sim.rules import sim_rules
+
+# Fields in which two runs must agree for the speed of one to say something about the other.
+SAME_SPEED = ("arenas", "rollout_steps", "epochs", "minibatches", "network", "hidden", "lstm", "opponent")
+
+
+def tree_bytes(tree: Any) -> int:
+    """Bytes of all arrays (or their shapes) of a tree."""
+    return sum(leaf.size * leaf.dtype.itemsize for leaf in jax.tree.leaves(tree))
+
+
+def abstract_bank(config: EnvConfig, worlds: int) -> Bank:
+    """The shapes of a bank of so many worlds, without making one."""
+    voxels, columns, n = config.size_x * config.size_y * config.size_z, config.size_x * config.size_y, config.num_mechs
+
+    def shape(dtype: Any, *rest: int) -> Any:
+        return jax.ShapeDtypeStruct((worlds, *rest), dtype)
+
+    remembers = config.observation == "modern" and config.observation_mode == "partial"
+    return Bank(
+        material=shape(jnp.uint8, voxels),
+        hp=shape(jnp.int16, voxels),
+        collides=shape(jnp.uint32, columns),
+        opaque=shape(jnp.uint32, columns),
+        occupancy=shape(jnp.uint8, columns),
+        telemetry=shape(jnp.uint8, 256),
+        zone=shape(jnp.float32, 3),
+        position=shape(jnp.float32, n, 3),
+        yaw=shape(jnp.float32, n),
+        seed=shape(jnp.int32),
+        observation=shape(jnp.float32, n, config.observation_size),
+        contact_slots=shape(jnp.int32, n, CONTACTS),
+        known=shape(jnp.bool_, n, n) if remembers else None,
+    )
+
+
+def stacked_bytes(jaxpr: Any, length: int) -> list[int]:
+    """Bytes that each loop of `length` steps in a program stacks up over its steps, in the order in which they run."""
+    found = []
+    for equation in jaxpr.eqns:
+        if equation.primitive.name == "scan" and equation.params["length"] == length:
+            stacked = equation.outvars[equation.params["num_carry"] :]
+            found.append(sum(var.aval.size * var.aval.dtype.itemsize for var in stacked))
+        else:
+            for value in jax.tree.leaves(list(equation.params.values()), is_leaf=lambda v: hasattr(v, "eqns")):
+                inner = getattr(value, "jaxpr", value)
+                if hasattr(inner, "eqns"):
+                    found += stacked_bytes(inner, length)
+    return found
+
+
+def memory(config: TrainConfig, env_config: EnvConfig) -> dict[str, int]:
+    """Parameters, and bytes of what a run holds on the device, by name.
+
+    `rollout` is what the T decisions of a rollout leave for the update, `unrolled` the largest that the update itself stacks up
+    over them (the activations of one minibatch that its gradient needs). XLA's own scratch memory is not in it.
+    """
+    trainer = make_train(AutoReset(Echelon(env_config)), config)
+    bank = abstract_bank(env_config, config.bank_size)
+    rules, weights = jax.eval_shape(lambda: (sim_rules(env_config), reward_weights_of(config, env_config)))
+    env_params = EnvParams(rules=rules, rewards=weights, bank=bank)
+    key = jax.eval_shape(lambda: jax.random.key(0))
+    state: TrainState = jax.eval_shape(trainer.init, key, env_params)
+    loops = stacked_bytes(jax.make_jaxpr(trainer.update)(state, env_params).jaxpr, config.rollout_steps)
+    arenas = state.actors.env_state
+    return {
+        "parameters": sum(leaf.size for leaf in jax.tree.leaves(state.params)),
+        "network": tree_bytes(state.params),
+        "optimiser": tree_bytes(state.optimizer),
+        "arenas": tree_bytes(arenas),
+        "observations and memories": tree_bytes(state.actors) - tree_bytes(arenas),
+        "worlds": tree_bytes(bank),
+        "rollout": loops[0],
+        "unrolled": max(loops[1:], default=0),
+    }
+
+
+def reward_weights_of(config: TrainConfig, env_config: EnvConfig) -> Any:
+    """`reward_weights`, computed outside of any trace."""
+    with jax.ensure_compile_time_eval():
+        return reward_weights(config, env_config)
+
+
+def known_rate(config: TrainConfig, env_config: EnvConfig, runs: Path) -> tuple[float, Path] | None:
+    """Environment steps per second of the latest run under `runs` of the same game and the same sizes, and that run."""
+    wanted = {f: getattr(config, f) for f in SAME_SPEED}
+    best: tuple[float, float, Path] | None = None
+    for file in runs.glob("*/config.json"):
+        log = file.parent / "metrics.jsonl"
+        try:
+            described = json.loads(file.read_text())
+            same_game = EnvConfig(**described["env"]) == env_config
+            same = same_game and {f: described["train"][f] for f in SAME_SPEED} == wanted
+            lines = log.read_text().splitlines() if same else []
+            rates = sorted(json.loads(line)["env_steps_per_second"] for line in lines)
+        except (OSError, ValueError, KeyError, TypeError):
+            continue  # a foreign or unfinished directory knows no rate
+        if rates and (best is None or log.stat().st_mtime > best[0]):
+            best = log.stat().st_mtime, rates[len(rates) // 2], file.parent
+    return None if best is None else best[1:]
+
+
+def print_plan(
+    config: TrainConfig,
+    env_config: EnvConfig,
+    run_dir: Path,
+    save_every: int,
+    eval_games: int,
+    runs: Path = Path("runs"),
+) -> None:
+    """Print shapes, memory and plan of a run."""
+    console = Console()
+    c, e, needs = config, env_config, memory(config, env_config)
+    parameters = needs.pop("parameters")
+    steps = c.updates * c.decisions_per_update
+    launches = c.updates // c.updates_per_launch
+    saves = math.ceil(launches / save_every)
+    table = Table(title=f"Plan of {run_dir} (nothing was compiled or written)", show_header=False)
+    table.add_row(
+        "game", f"{e.team_size} against {e.team_size} on {e.size_x}x{e.size_y}x{e.size_z}, {e.max_steps} decisions"
+    )
+    table.add_row("observation", f"float32 [{c.arenas}, {e.num_mechs}, {e.observation_size}], {e.observation}")
+    table.add_row("actions", f"float32 [{c.arenas}, {e.num_mechs}, {e.action_size}], {e.actions}")
+    table.add_row("reward", e.reward)
+    table.add_row("network", f"{c.network}, {parameters:,} parameters")
+    table.add_row(
+        "rollout",
+        f"{c.rollout_steps} decisions x {c.arenas} arenas x {e.team_size} mechs = "
+        f"{c.decisions_per_update * e.team_size:,} decisions of mechs",
+    )
+    table.add_row("update", f"{c.epochs} epochs x {c.minibatches} minibatches of {c.arenas // c.minibatches} arenas")
+    table.add_section()
+    table.add_row("updates", f"{c.updates:,} in {launches:,} launches of {c.updates_per_launch}")
+    table.add_row("environment steps", f"{steps:,}")
+    table.add_row("checkpoints", f"{saves:,}, every {save_every} launches and at the end")
+    table.add_row(
+        "worlds", f"{c.bank_size} at a time, {c.bank_size + c.bank_swaps(c.updates - 1) * c.bank_swap_size:,} in all"
+    )
+    table.add_row("evaluation", f"{eval_games} games against each of scripted and random" if eval_games else "none")
+    rate = known_rate(c, e, runs)
+    if rate is None:
+        table.add_row("expected time", "not known: no run of this game and these sizes under runs/")
+    else:
+        table.add_row("expected time", f"{steps / rate[0] / 60:.1f} min at {rate[0]:,.0f} steps/s, as in {rate[1]}")
+    table.add_section()
+    for name, size in needs.items():
+        table.add_row(f"memory: {name}", f"{size / 2**20:,.1f} MiB")
+    table.add_row("memory: sum", f"{sum(needs.values()) / 2**20:,.1f} MiB, and what XLA needs as scratch")
+    console.print(table)
