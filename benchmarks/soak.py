@@ -61,6 +61,7 @@ def make_launch(env: Any, arenas: int) -> Any:
         finite = jnp.isfinite(step.final_observation).all((1, 2)) & jnp.isfinite(step.reward).all(1)
         counts = {
             "games": over.sum(),
+            "judged": (judged[:, None] & step.info.alive).sum(),
             "steps": jnp.int32(arenas),
             "not_finite": (~finite).sum(),
             "inside_a_wall": walled(params, state).sum(),
