@@ -47,10 +47,11 @@ lint: $(VENV)/.dev
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 
-# Fuzzed parity of the simulator against the plain reference, for as long as you let it: make fuzz FUZZ="--steps 100000".
-FUZZ ?= --steps 20000
+# Fuzzed parity of the simulator against the plain reference over all shapes, until you stop it: make fuzz, or make fuzz FUZZ="--steps 100000".
+# A fault is shrunk and becomes a test case in tests/data/fuzz.
+FUZZ ?=
 fuzz: $(VENV)/.run
-	$(BIN)/python -m echelon_jax.parity.fuzz $(FUZZ)
+	$(BIN)/python -m echelon_jax.parity.fuzz_command $(FUZZ)
 
 # 10,000 random games under the mended rules that must leave nothing wrong behind.
 soak: $(VENV)/.run

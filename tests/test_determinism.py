@@ -10,7 +10,7 @@ from test_exchange import leaves, unequal
 from echelon_jax.env.actions import decide, sanitise
 from echelon_jax.env.environment import Echelon
 from echelon_jax.parity.exchange import stack
-from echelon_jax.parity.fuzz import WIDTH, original_params
+from echelon_jax.parity.fuzz import WIDTH, default_params
 from echelon_jax.parity.fuzz_cases import make_case
 from echelon_jax.sim import step as simulation
 
@@ -25,7 +25,7 @@ def batch(seeds):
 def play(case):
     """Result of one decision step with the compiled step of the batch's width, numpy leaves."""
     step = compiled(len(case.actions))
-    return jax.device_get(step(original_params(CONFIG), case.state, case.actions, case.noise))
+    return jax.device_get(step(default_params(CONFIG), case.state, case.actions, case.noise))
 
 
 def rows(tree, arenas):
@@ -88,13 +88,13 @@ def test_phases_compiled_one_by_one_agree_with_the_whole_step(cases, result, mon
     clean, _ = sanitise(CONFIG, cases.actions)
     decision = decide(CONFIG, cases.state, clean)
     before = cases.state.sim.replace(mechs=decision.mechs)
-    rules = original_params(CONFIG).rules
+    rules = default_params(CONFIG).rules
     after = simulation.simulate(CONFIG, rules, before, decision.commands, cases.noise)
     assert disagreeing(jax.device_get(after), result[0].sim, 1e-5) == []
 
 
 def test_one_scan_agrees_with_single_calls(cases):
-    env, params = Echelon(CONFIG), original_params(CONFIG)
+    env, params = Echelon(CONFIG), default_params(CONFIG)
     turns = [
         jax.tree.map(lambda leaf, i=i: jnp.roll(leaf, i, 0), (cases.actions, cases.noise)) for i in range(DECISIONS)
     ]

@@ -1,5 +1,10 @@
-"""Fuzzed parity with the plain reference: fresh random steps, kept cases, and the harness itself with planted mistakes."""
+"""Fuzzed parity with the plain reference: fresh random steps, kept cases, and the harness itself with planted mistakes.
 
+Fresh steps run in two shapes. Which two, the environment variable ECHELON_FUZZ_TURN says, a number such as the day of the
+year; the turns together are every preset, mode and number of packs.
+"""
+
+import itertools
 from pathlib import Path
 
 import jax
@@ -9,11 +14,16 @@ from fuzz_step import CONFIG, compiled
 from test_exchange import unequal
 
 from echelon_jax.config import EnvConfig
-from echelon_jax.parity import fuzz
+from echelon_jax.env.layout import observation_layout
+from echelon_jax.parity import fuzz, fuzz_command
 from echelon_jax.parity.fuzz_cases import make_case
+from echelon_jax.parity.fuzz_shapes import MODES, PRESETS, pair_of_turn, shapes, turns
+from echelon_jax.parity.fuzz_small import load_case, save_case, shrink
+from echelon_jax.parity.sight import sight_in_float32
+from echelon_jax.reference.world import VoxelWorld
 from echelon_jax.rules.weapons import GAUSS
 
-FRESH = 320
+FRESH = {1: 2000, 2: 400}  # steps, by packs a team
 EVENTS = {
     "laser_hit", "missile_launch", "kinetic_fire", "smoke_launch", "paint", "ams_intercept", "projectile_hit", "assist",
     "kill", "explosion", "smoke_cloud",
@@ -30,23 +40,54 @@ def step():
 @pytest.fixture(scope="session")
 def too_strong():
     """The step with a gauss that does one point too much damage."""
-    params = fuzz.original_params(CONFIG)
+    params = fuzz.default_params(CONFIG)
     rules = params.rules.replace(damage=params.rules.damage.at[GAUSS].add(1.0))
     return fuzz.stepper(CONFIG, compiled(), params.replace(rules=rules))
 
 
-def test_fresh_random_steps_agree_with_the_reference(step):
-    result = fuzz.run(CONFIG, range(FRESH), step)
-    assert result.steps == FRESH and [f"{f.seed}: {f.fields}" for f in result.unexplained] == []
+@pytest.fixture(scope="session")
+def steppers(step):
+    """The compiled step of each shape of this turn."""
+    return {name: step if shapes()[name] == CONFIG else fuzz.stepper(shapes()[name]) for name in pair_of_turn()}
+
+
+@pytest.mark.parametrize("number", [0, 1])
+def test_fresh_random_steps_agree_with_the_reference(steppers, number):
+    name = pair_of_turn()[number]
+    config = shapes()[name]
+    count = FRESH[config.num_packs]
+    result = fuzz.run(config, range(count), steppers[name])
+    assert result.steps == count and [f"{name} {f.seed}: {f.fields}" for f in result.unexplained] == []
+    assert len(result.found) <= 0.03 * count
     assert result.events.keys() == EVENTS  # everything happened somewhere
+    assert all(events.unexplained == 0 for events in result.events.values())
+
+
+def test_the_turns_are_every_preset_mode_and_number_of_packs():
+    assert sorted(itertools.chain(*turns())) == sorted(shapes())
+    assert len(shapes()) == len(PRESETS) * len(MODES) * 2
+    assert len(set(shapes().values())) == len(shapes())
+    for one, two in turns():
+        assert shapes()[one].num_packs == 1 and shapes()[two].num_packs == 2
+        assert one.split()[0] != two.split()[0] and one.split()[1] != two.split()[1]
+
+
+def test_the_turn_is_the_first_without_the_variable_and_goes_round_with_it(monkeypatch):
+    monkeypatch.delenv("ECHELON_FUZZ_TURN", raising=False)
+    assert pair_of_turn() == turns()[0]
+    monkeypatch.setenv("ECHELON_FUZZ_TURN", str(len(turns()) + 1))
+    assert pair_of_turn() == turns()[1]
+    monkeypatch.setenv("ECHELON_FUZZ_TURN", "monday")
+    with pytest.raises(ValueError, match="ECHELON_FUZZ_TURN must be a whole number from 0, got 'monday'"):
+        pair_of_turn()
 
 
 @pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)
 def test_kept_case_agrees_with_the_reference(step, path):
-    config, case = fuzz.load_case(path)
+    config, case = load_case(path)
     own = step if config == CONFIG else fuzz.stepper(config)
     fields = fuzz.fields_of(own, config, [case])
-    assert fuzz.agreeing(fields, 1).all() or fuzz.explained(own, config, case), fuzz.differing(fields, 0)
+    assert fuzz.agreeing(fields, 1).all() or fuzz.explanation(own, config, case), fuzz.differing(fields, 0)
 
 
 def test_a_case_is_a_function_of_its_seed():
@@ -74,7 +115,7 @@ def test_a_planted_mistake_is_found_explained_by_nothing_and_made_small(too_stro
     result = fuzz.run(CONFIG, range(160), too_strong, nudges=8, stop=lambda r: len(r.unexplained) >= 1)
     assert result.unexplained
     case = make_case(CONFIG, result.unexplained[0].seed)
-    small = fuzz.shrink(too_strong, CONFIG, case, nudges=2)
+    small = shrink(too_strong, CONFIG, case, nudges=2)
     assert not fuzz.agreeing(fuzz.fields_of(too_strong, CONFIG, [small]), 1)[0]
     assert (small.actions != 0).any(-1).sum() <= 1
     assert small.state.sim.projectiles.alive.sum() <= 1
@@ -83,8 +124,8 @@ def test_a_planted_mistake_is_found_explained_by_nothing_and_made_small(too_stro
 
 def test_a_written_case_reads_back_the_same(tmp_path):
     case = make_case(CONFIG, 3)
-    fuzz.save_case(tmp_path / "case.npz", CONFIG, case)
-    config, again = fuzz.load_case(tmp_path / "case.npz")
+    save_case(tmp_path / "case.npz", CONFIG, case)
+    config, again = load_case(tmp_path / "case.npz")
     assert config == CONFIG and unequal(case, again) == []
 
 
@@ -104,28 +145,84 @@ def test_a_nudge_moves_floats_by_at_most_a_hundred_thousandth(number):
 
 def test_the_command_prints_counts_and_writes_small_cases(too_strong, tmp_path, capsys, monkeypatch):
     monkeypatch.setattr(fuzz, "stepper", lambda config: too_strong)
-    monkeypatch.setattr(fuzz, "shrink", lambda step, config, case: case)
-    assert fuzz.main(["--steps", "160", "--faults", "1", "--out", str(tmp_path)]) == 1
+    monkeypatch.setattr(fuzz_command, "shrink", lambda step, config, case: case)
+    monkeypatch.setattr(fuzz_command, "CHUNK", 40)
+    arguments = ["--steps", "80", "--shapes", "original full 1", "--faults", "1", "--out", str(tmp_path)]
+    assert fuzz_command.main(arguments) == 1
     printed = capsys.readouterr().out
-    (path,) = tmp_path.glob("*.npz")
-    assert "FAULT" in printed and str(path) in printed and "projectile_hit" in printed
-    assert fuzz.load_case(path)[0] == CONFIG
+    path = sorted(tmp_path.glob("*.npz"))[0]
+    assert "FAULT" in printed and str(path) in printed and "| original full 1 |" in printed
+    assert load_case(path)[0] == CONFIG
 
 
-def test_the_command_succeeds_where_nothing_differs(step, tmp_path, capsys, monkeypatch):
+def test_the_command_goes_on_from_the_counts_it_kept(step, tmp_path, capsys, monkeypatch):
     monkeypatch.setattr(fuzz, "stepper", lambda config: step)
-    assert fuzz.main(["--steps", "8", "--out", str(tmp_path)]) == 0
-    assert "8 steps" in capsys.readouterr().out and not list(tmp_path.iterdir())
+    kept = tmp_path / "counts.json"
+    arguments = [
+        "--steps",
+        "16",
+        "--shapes",
+        "original full 1",
+        "--progress",
+        str(kept),
+        "--out",
+        str(tmp_path / "cases"),
+    ]
+    assert fuzz_command.main(arguments) == 0
+    first = fuzz_command.load_progress(kept, list(shapes()))["original full 1"]
+    assert fuzz_command.main(arguments) == 0
+    both = fuzz_command.load_progress(kept, list(shapes()))["original full 1"]
+    whole = fuzz.run(CONFIG, range(32), step)
+    assert first.steps == 16 and both == whole
+    assert f"| all | 32 | {whole.mech_rows} |" in capsys.readouterr().out
+    assert not (tmp_path / "cases").exists()
+
+
+def test_a_shape_that_does_not_exist_is_refused_with_the_names_of_those_that_do(capsys):
+    with pytest.raises(SystemExit):
+        fuzz_command.main(["--shapes", "original full 3"])
+    assert "shapes must be any of 'original full 1'" in capsys.readouterr().err
+
+
+# ---- rays -----------------------------------------------------------------------------------------------------------
+
+
+def test_a_ray_in_float32_is_that_of_the_reference_away_from_edges():
+    rng = np.random.default_rng(0)
+    world = VoxelWorld((rng.random((8, 20, 20)) < 0.05).astype(np.uint8), np.zeros((8, 20, 20)))
+    ends = rng.uniform(0.1, [19.9, 19.9, 9.0], (400, 2, 3)).astype(np.float32).tolist()
+    clear = [world.terrain_los(tuple(a), tuple(b)) for a, b in ends]
+    assert [sight_in_float32(world, tuple(a), tuple(b)) for a, b in ends] == clear
+    assert any(clear) and not all(clear)
+
+
+def test_a_ray_cast_from_the_wrong_end_is_no_rounding(step):
+    """The kept case with the bit that the backward rays give: nudges explain it, the rays of the very state do not."""
+    config, case = load_case(FILES_OF_LIMITS.parent / "targeted_one_way.npz")
+    targeted = observation_layout(config)["own/targeted"].offset
+
+    def backward(state, actions, noise):
+        after, made = step(state, actions, noise)
+        seen = np.array(made.observation)
+        same = (np.asarray(state.sim.mechs.position) == case.state.sim.mechs.position).all((1, 2))
+        seen[same, 3, targeted] = 1 - seen[same, 3, targeted]
+        return after, made.replace(observation=seen)
+
+    assert fuzz.differing(fuzz.fields_of(backward, config, [case]), 0) == ["obs[3]"]
+    assert fuzz.explanation(backward, config, case) == fuzz.FAULT
+    nudges = [fuzz.nudged(case, i) for i in range(fuzz.WIDTH)]
+    assert fuzz.agreeing(fuzz.fields_of(backward, config, nudges), len(nudges)).any()
 
 
 def test_the_known_limit_is_a_ray_whose_order_of_cells_float32_cannot_tell(step):
     """Two mechs pressed into opposite corners: the ray between them runs along the diagonals of the cells.
 
     Float64 tells its two axes apart by 4e-8 of their length, float32 finds them equal. Only what is heard differs, and no
-    nudge helps, because both mechs are clamped back into their corners.
+    nudge helps, because both mechs are clamped back into their corners. The reference with rays in float32 hears the same.
     """
-    config, case = fuzz.load_case(FILES_OF_LIMITS / "corner_to_corner.npz")
+    config, case = load_case(FILES_OF_LIMITS / "corner_to_corner.npz")
     assert config == CONFIG
     assert fuzz.differing(fuzz.fields_of(step, config, [case]), 0) == ["obs[2, 9]"]
+    assert fuzz.explanation(step, config, case) == fuzz.BY_RAYS
     dx, dy, _ = np.abs(np.subtract(*case.state.sim.mechs.position[[2, 9]]))
     assert dx == dy and np.subtract(*np.abs(np.subtract(*case.state.sim.mechs.position[[2, 9], :2].astype(float)))) != 0

@@ -8,7 +8,7 @@ from test_exchange import unequal
 
 from echelon_jax.env.environment import Echelon
 from echelon_jax.parity.exchange import row_of, stack
-from echelon_jax.parity.fuzz import WIDTH, original_params
+from echelon_jax.parity.fuzz import WIDTH, default_params
 from echelon_jax.parity.fuzz_cases import make_case
 from echelon_jax.rules import constants as k
 from echelon_jax.rules import materials as mat
@@ -23,7 +23,7 @@ MEDIUM = 1
 def play(cases, params=None):
     """State and result of one decision step of `WIDTH` cases, numpy leaves."""
     full = stack(list(cases))
-    params = original_params(CONFIG) if params is None else params
+    params = default_params(CONFIG) if params is None else params
     return jax.device_get(compiled()(params, full.state, full.actions, full.noise))
 
 
@@ -153,7 +153,7 @@ def alone(mech):
 
 
 def test_shots_without_a_slot_are_counted():
-    params = original_params(CONFIG)
+    params = default_params(CONFIG)
     rules = params.rules.replace(cooldown=params.rules.cooldown.at[AUTOCANNON].set(1))
     case = alone(MEDIUM)
     case.actions[MEDIUM, TERTIARY] = 1.0
@@ -184,7 +184,7 @@ def test_a_finished_arena_stays_as_it_is():
     cases = [make_case(CONFIG, seed) for seed in range(WIDTH)]
     state = stack([case.state for case in cases]).replace(episode_over=np.ones(WIDTH, bool))
     full = stack(cases)
-    after, step = jax.device_get(compiled()(original_params(CONFIG), state, full.actions, full.noise))
+    after, step = jax.device_get(compiled()(default_params(CONFIG), state, full.actions, full.noise))
     seen = {"contact_slots": after.contact_slots, "statistics": after.statistics}  # an observation is made again
     assert unequal(after, state.replace(**seen)) == []
     assert not step.reward.any()

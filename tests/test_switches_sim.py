@@ -492,7 +492,7 @@ def agree(cases: list[Case]) -> list[str]:
         some = cases[start : start + fuzz.WIDTH]
         fields = fuzz.fields_of(compiled(), ALL, some)
         for b in np.flatnonzero(~fuzz.agreeing(fields, len(some))):
-            if not fuzz.explained(compiled(), ALL, some[b], fuzz.WIDTH):
+            if not fuzz.explanation(compiled(), ALL, some[b], fuzz.WIDTH):
                 wrong.append(f"{start + b}: {fuzz.differing(fields, int(b))}")
     return wrong
 

@@ -83,7 +83,7 @@ def faulty_step(config: EnvConfig, fault: Fault) -> fuzz.Stepper:
     """The compiled step of `config` with a planted mistake."""
     jax.clear_caches()
     with fault.planted():
-        compiled, params = fuzz.compile_step(config), fuzz.original_params(config)
+        compiled, params = fuzz.compile_step(config), fuzz.default_params(config)
     return fuzz.stepper(config, compiled, params)
 
 

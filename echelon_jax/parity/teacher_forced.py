@@ -22,6 +22,7 @@ from echelon_jax.env.environment import Echelon
 from echelon_jax.env.rewards import original_rewards
 from echelon_jax.env.state import EnvParams, EnvState, Step
 from echelon_jax.parity.compare import Agreement, compare
+from echelon_jax.parity.event_counts import EventCount, count_events
 from echelon_jax.parity.golden import Episode, actions_at, env_states, load_episode, noise_for
 from echelon_jax.reference.golden import Episode as ReferenceEpisode
 from echelon_jax.reference.golden import Report as ReferenceReport
@@ -76,6 +77,15 @@ class FieldCount:
         self.unexplained += int((~field.close & ~why & counted).sum())
         self.largest = max(self.largest, float(np.max(field.largest[whole & counted], initial=0.0)))
 
+    def merge(self, other: FieldCount) -> None:
+        """Add the counts of another run."""
+        self.rows += other.rows
+        self.exact += other.exact
+        self.within_tolerance += other.within_tolerance
+        self.explained += other.explained
+        self.unexplained += other.unexplained
+        self.largest = max(self.largest, other.largest)
+
 
 @dataclasses.dataclass
 class Result:
@@ -87,7 +97,7 @@ class Result:
         agreeing: those that agree in every field.
         fields: counts per field; fields of an arena count steps.
         differences: every step that disagrees anywhere.
-        events: recorded events by type.
+        events: recorded events by type, with how our counts of them agree.
     """
 
     steps: int = 0
@@ -95,7 +105,7 @@ class Result:
     agreeing: int = 0
     fields: dict[str, FieldCount] = dataclasses.field(default_factory=dict)
     differences: list[Difference] = dataclasses.field(default_factory=list)
-    events: dict[str, int] = dataclasses.field(default_factory=dict)
+    events: dict[str, EventCount] = dataclasses.field(default_factory=dict)
 
     @property
     def unexplained(self) -> int:
@@ -235,9 +245,7 @@ def _count(
     result.steps += len(ts)
     result.mech_rows += int(living.sum())
     result.agreeing += int((mech & living).sum())
-    for t in ts:
-        for event in episode.events[t]:
-            result.events[event["type"]] = result.events.get(event["type"], 0) + 1
+    count_events(result.events, episode, ts, fields, explained)
 
 
 def check_files(paths: Sequence[Path], width: int = WIDTH, report: Callable[[str], Any] | None = None) -> Result:

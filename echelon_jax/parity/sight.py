@@ -1,0 +1,86 @@
+"""Rays in float32, as the JAX simulator walks them, for the plain reference: what rounding alone does to an observation.
+
+A nudge takes mechs off the edges of cells along which a ray is blocked one way and clear the other, and so would excuse a ray
+cast in the wrong direction. Here the reference looks at the very state that the JAX simulator ended in, in the direction of the
+rules, with rays rounded alike: what differs then is no rounding.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from echelon_jax.config import EnvConfig
+from echelon_jax.env.layout import observation_layout
+from echelon_jax.env.observations import SOUND_SCALE
+from echelon_jax.env.state import EnvState
+from echelon_jax.parity.exchange import to_reference
+from echelon_jax.reference.vec import Vec
+from echelon_jax.reference.world import VoxelWorld, smoke_clear
+from echelon_jax.rules.materials import OPAQUE
+
+_FAR = np.float32(1e30)
+LOUDNESS_TOLERANCE = 1e-3
+
+
+def sight_in_float32(world: VoxelWorld, start: Vec, end: Vec) -> bool:
+    """Whether terrain leaves the view from `start` to `end` clear, by the walk of simulation spec 3.1 in float32."""
+    limits = world.size
+    cell, goal, sign, border, apart = [], [], [], [], []
+    for s, e in zip(np.array(start, np.float32), np.array(end, np.float32), strict=True):
+        d, low = e - s, np.floor(s)
+        each = _FAR if d == 0 else np.float32(1.0) / np.abs(d)
+        first = (low + np.float32(1.0) - s) * each if d > 0 else (s - low) * each if d < 0 else _FAR
+        cell.append(int(low))
+        goal.append(math.floor(e))
+        sign.append(int(np.sign(d)))
+        border.append(first)
+        apart.append(each)
+    if not any(sign):
+        return True
+    while cell != goal:
+        x, y, z = border
+        axis = 2 if z <= min(x, y) else 1 if y <= x else 0
+        cell[axis] += sign[axis]
+        border[axis] = border[axis] + apart[axis]
+        if cell == goal:
+            return True
+        inside = all(0 <= c < limit for c, limit in zip(cell, limits, strict=True))
+        if not inside or OPAQUE[world.voxel((cell[0], cell[1], cell[2]))]:
+            return False
+    return True
+
+
+def look_in_float32(config: EnvConfig, row: EnvState) -> tuple[np.ndarray, np.ndarray]:
+    """What the reference sees, [mechs, obs] and [mechs, 5] contact slots, in a state of the JAX simulator with float32 rays.
+
+    Args:
+        row: the state after a step, numpy leaves without the arena axis.
+    """
+    arena = to_reference(config, row).arena
+    battle = arena.battle
+
+    def has_los(start: Vec, end: Vec) -> bool:
+        return smoke_clear(battle.clouds, start, end) and sight_in_float32(battle.world, start, end)
+
+    battle.has_los = has_los  # type: ignore[method-assign]
+    seen = arena.look()
+    return seen, np.array(arena.contact_slots)
+
+
+def sight_entries_follow(config: EnvConfig, shown: np.ndarray, expected: np.ndarray) -> bool:
+    """Whether the entries of two observations [mechs, obs] that only rays decide are the same.
+
+    Those of the original observation: targeted, and the loudness of all four quadrants together.
+    """
+    layout = observation_layout(config)
+    bits = layout["own/targeted"].slice
+    if (expected[:, bits] != shown[:, bits]).any():
+        return False
+    heard = layout.block("sound")
+
+    def loudness(seen: np.ndarray) -> np.ndarray:
+        return np.asarray(np.expm1(seen[:, heard].astype(np.float64) * SOUND_SCALE).sum(-1))
+
+    return bool(np.allclose(loudness(shown), loudness(expected), rtol=LOUDNESS_TOLERANCE, atol=LOUDNESS_TOLERANCE))
