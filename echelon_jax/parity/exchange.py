@@ -392,6 +392,7 @@ class SlotNoise:
         return float(self._noise.wreck[self._now, mech])
 
 
+@cache
 def most(field: str, mech_class: int, was_smoke: bool, dt: float) -> int:
     """The most substeps a timer of a row can show."""
     return decrements(duration_of(field, mech_class, was_smoke), dt)

@@ -166,14 +166,9 @@ def telemetry(material: np.ndarray, config: EnvConfig) -> np.ndarray:
     walls: np.ndarray = np.isin(
         material.reshape(config.size_z, config.size_y, config.size_x), (SOLID, SOLID_DEBRIS)
     ).max(0)
-    rows = [k * config.size_y // TELEMETRY_BINS for k in range(TELEMETRY_BINS + 1)]
-    columns = [k * config.size_x // TELEMETRY_BINS for k in range(TELEMETRY_BINS + 1)]
-    bins = [
-        walls[rows[r] : rows[r + 1], columns[c] : columns[c + 1]].any()
-        for r in range(TELEMETRY_BINS)
-        for c in range(TELEMETRY_BINS)
-    ]
-    return np.array(bins, np.uint8)
+    rows, columns = ([k * size // TELEMETRY_BINS for k in range(TELEMETRY_BINS)] for size in walls.shape)
+    bins = np.maximum.reduceat(np.maximum.reduceat(walls, rows, 0), columns, 1)
+    return np.asarray(bins.reshape(-1), np.uint8)
 
 
 def shots_at(episode: Episode, t: int) -> np.ndarray:
