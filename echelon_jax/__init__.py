@@ -9,15 +9,17 @@ from echelon_jax.config import EnvConfig
 if TYPE_CHECKING:
     from echelon_jax.env.autoreset import AutoReset
     from echelon_jax.env.environment import Echelon
+    from echelon_jax.learn.matches import evaluate
     from echelon_jax.worldgen.bank import generate_worlds
 
-__all__ = ["AutoReset", "Echelon", "EnvConfig", "generate_worlds"]
+__all__ = ["AutoReset", "Echelon", "EnvConfig", "evaluate", "generate_worlds"]
 __version__ = "0.1.0"
 
 # Looked up on first use, so that processes that only make worlds never import JAX.
 _HOMES = {
     "AutoReset": "echelon_jax.env.autoreset",
     "Echelon": "echelon_jax.env.environment",
+    "evaluate": "echelon_jax.learn.matches",
     "generate_worlds": "echelon_jax.worldgen.bank",
 }
 

@@ -44,8 +44,12 @@ def test_training_leaves_a_checkpoint_metrics_and_a_table_of_games(run_dir: Path
         assert sum(ends) == pytest.approx(1.0)  # every game has a real end
 
 
-def test_evaluating_the_run_again_gives_the_same_games(run_dir: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["evaluate", str(run_dir), "--games", "4", "--arenas", "4", "--json"]) == 0
+def test_evaluating_the_run_again_gives_the_same_games_and_pictures_of_them(
+    run_dir: Path, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    pictures = ["--out", str(tmp_path), "--gif", "3"]
+    assert main(["evaluate", str(run_dir), "--games", "4", "--arenas", "4", "--json", *pictures]) == 0
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["evaluation.json", "evaluation.png", "game3.gif"]
     printed = json.loads(capsys.readouterr().out)
     recorded = json.loads((run_dir / "evaluation.json").read_text())
     assert printed["update"] == 2

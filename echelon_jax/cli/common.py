@@ -135,3 +135,32 @@ def games_table(title: str, rows: dict[str, dict[str, float | int]]) -> Table:
             f"{s['length_seconds']:.0f}",
         )
     return table
+
+
+def behaviour_table(rows: dict[str, dict[str, Any]]) -> Table:
+    """A table of how the games were played: one row per opponent and side."""
+    from rich.table import Table
+
+    table = Table(title="how they were played (docs/evaluation.md)")
+    columns = {
+        "time in zone": lambda b: b["zone"]["in_zone"],
+        "first there": lambda b: b["zone"]["first_seconds"],
+        "pulls in reach": lambda b: b["pulls_in_reach"],
+        "chances taken": lambda b: b["chances_taken"],
+        "heat": lambda b: b["heat"]["mean"],
+        "over cap": lambda b: b["heat"]["over_cap"],
+        "vents hot": lambda b: b["heat"]["vents_when_hot"],
+        "vents cool": lambda b: b["heat"]["vents_when_cool"],
+    }
+    table.add_column("side")
+    for name in columns:
+        table.add_column(name, justify="right")
+    for opponent, row in rows.items():
+        for side, whose in ((f"against {opponent}", "own"), (f"{opponent}", "other")):
+            values = {name: read(row["behaviour"][whose]) for name, read in columns.items()}
+            shown = [
+                "-" if value is None else f"{value:.1f} s" if name == "first there" else f"{value:.0%}"
+                for name, value in values.items()
+            ]
+            table.add_row(side, *shown)
+    return table

@@ -10,14 +10,13 @@ from typing import TYPE_CHECKING, Any
 
 import tyro
 
-from echelon_jax.cli.common import games_table, set_up_jax
+from echelon_jax.cli.common import behaviour_table, games_table, set_up_jax
 from echelon_jax.cli.errors import UsageError
 
 if TYPE_CHECKING:
-    from echelon_jax.config import EnvConfig
     from echelon_jax.learn.checkpoint import Policy
-
-BUILT_IN = ("scripted", "random")
+    from echelon_jax.learn.matches import Evaluation
+    from echelon_jax.learn.recording import Recorder
 
 
 @dataclasses.dataclass(frozen=True)
@@ -27,19 +26,23 @@ class EvaluateCommand:
     policy: tyro.conf.Positional[Path]
     """A checkpoint, or a run directory (its last checkpoint is taken)."""
     opponents: tuple[str, ...] = ("scripted", "random")
-    """Opponents: `scripted`, `random`, or paths of checkpoints."""
+    """Opponents: `scripted`, `scripted:0.5` (its fire rate), `random`, or paths of runs or checkpoints."""
     games: int = 200
     """Games against each opponent; an even number, two per map."""
     arenas: int = 100
-    """Games side by side; an even number."""
+    """Games side by side; an even number. A GPU takes thousands in one launch."""
     seed: int = 0
     """Of the maps (never used in training) and of every draw."""
     fire_probability: float = 1.0
-    """Of the scripted opponent; 1 is its full rate."""
+    """Of a `scripted` without a rate; 1 is its full rate."""
     deterministic: bool = False
-    """Act by the mean of the policy instead of a sample."""
+    """Act by the policy's most likely action instead of a sample."""
     json: bool = False
-    """Print JSON instead of a table."""
+    """Print JSON instead of tables."""
+    out: Path | None = None
+    """Directory for evaluation.json, evaluation.png (behaviour against the first opponent) and the GIF."""
+    gif: int | None = None
+    """Number of a game against the first opponent, from 0, to draw from above as OUT/game<number>.gif."""
     threads: int = 0
     """XLA's CPU threads; 0 leaves the choice to XLA."""
 
@@ -49,6 +52,46 @@ class EvaluateCommand:
         Raises:
             UsageError: a flag out of range, or a checkpoint that cannot be used.
         """
+        self._check()
+        set_up_jax(self.threads)
+        from echelon_jax.learn.checkpoint import CheckpointError
+        from echelon_jax.learn.matches import evaluate
+        from echelon_jax.learn.recording import Recorder
+        from echelon_jax.viewing.extras import MissingExtra, drawing
+
+        record = Recorder(self.gif) if self.gif is not None else None
+        try:
+            if self.out is not None:
+                drawing("matplotlib.pyplot")  # rather now than after the games
+                self.out.mkdir(parents=True, exist_ok=True)
+            result = evaluate(
+                self.policy,
+                self.opponents,
+                games=self.games,
+                arenas=min(self.arenas, self.games),
+                seed=self.seed,
+                fire_probability=self.fire_probability,
+                deterministic=self.deterministic,
+                record=record,
+                progress=None if self.json else show_progress,
+            )
+            if self.out is not None:
+                self._write(self.out, result, record)
+        except (CheckpointError, MissingExtra, ValueError) as error:
+            raise UsageError(str(error)) from error
+        except OSError as error:
+            raise UsageError(f"cannot write to {self.out}: {error.strerror or error}") from error
+        if self.json:
+            print(json.dumps(result.report(), indent=1))
+        else:
+            from rich.console import Console
+
+            console = Console()
+            console.print(games_table(f"{self.policy} at update {result.update}", result.against))
+            console.print(behaviour_table(result.against))
+        return 0
+
+    def _check(self) -> None:
         for name in ("games", "arenas"):
             if getattr(self, name) < 2 or getattr(self, name) % 2:
                 raise UsageError(f"{name} must be an even number from 2, got {getattr(self, name)}")
@@ -58,65 +101,30 @@ class EvaluateCommand:
             raise UsageError(f"seed must be a whole number from 0, got {self.seed}")
         if not self.policy.exists():
             raise UsageError(f"there is no checkpoint at {self.policy}")
+        if not self.opponents:
+            raise UsageError("opponents must name at least one")
+        if self.gif is not None and (self.out is None or not 0 <= self.gif < self.games):
+            raise UsageError(f"gif must be a game from 0 to {self.games - 1}, with --out for its place, got {self.gif}")
         for name in self.opponents:
-            if name not in BUILT_IN and not Path(name).exists():
+            built_in = name == "random" or name.partition(":")[0] == "scripted"
+            if not built_in and not Path(name).exists():
                 raise UsageError(f"opponents must be scripted, random or the path of a checkpoint, got {name!r}")
-        set_up_jax(self.threads)
-        from echelon_jax.learn.checkpoint import CheckpointError, load_policy
 
-        try:
-            policy = load_policy(self.policy)
-            others = {name: None if name in BUILT_IN else load_policy(name) for name in self.opponents}
-        except CheckpointError as error:
-            raise UsageError(str(error)) from error
-        for name, other in others.items():
-            if other is not None and other.env_config != policy.env_config:
-                raise UsageError(f"{name} was trained for another game than {self.policy}: {other.env_config}")
+    def _write(self, out: Path, result: Evaluation, record: Recorder | None) -> None:
+        from echelon_jax.viewing.pictures import evaluation_figure, write_figure
+        from echelon_jax.viewing.topdown import write_gif
 
-        results = {
-            name: evaluate_policy(
-                policy,
-                name,
-                other,
-                games=self.games,
-                arenas=self.arenas,
-                seed=self.seed,
-                fire_probability=self.fire_probability,
-                deterministic=self.deterministic,
-                show_progress=not self.json,
-            )
-            for name, other in others.items()
-        }
-        if self.json:
-            print(json.dumps({"policy": str(self.policy), "update": policy.update, "against": results}, indent=1))
-        else:
-            from rich.console import Console
-
-            Console().print(games_table(f"{self.policy} at update {policy.update}", results))
-        return 0
+        (out / "evaluation.json").write_text(json.dumps(result.report(), indent=1))
+        write_figure(out / "evaluation.png", evaluation_figure(result))
+        if record is not None and record.game is not None:
+            place = out / f"game{record.game}.gif"
+            write_gif(place, result.env_config, record.frames, a_is_blue=record.game % 2 == 0)
 
 
-def opponent_player(name: str, env_config: EnvConfig, other: Policy | None, fire_probability: float) -> tuple[Any, Any]:
-    """A named opponent as (player, numbers)."""
-    import jax.numpy as jnp
-
-    from echelon_jax.agents.base import AgentParams
-    from echelon_jax.learn.evaluation import AgentPlayer
-    from echelon_jax.learn.trainer import make_opponent
-
-    if other is not None:
-        return policy_player(other, False)
-    return AgentPlayer(make_opponent(name, env_config)), AgentParams(fire_probability=jnp.float32(fire_probability))
-
-
-def policy_player(policy: Policy, deterministic: bool) -> tuple[Any, Any]:
-    """A loaded policy as (player, numbers)."""
-    from echelon_jax.learn.evaluation import PolicyNumbers, PolicyPlayer
-
-    player = PolicyPlayer(
-        policy.network, policy.network.features, policy.config.observation_clip or None, deterministic
-    )
-    return player, PolicyNumbers(policy.params, policy.observation_moments)
+def show_progress(opponent: str, done: int, total: int) -> None:
+    """Show how many games are finished, on a terminal only."""
+    if sys.stderr.isatty():
+        print(f"\r{opponent}: {done} of {total} games", end="" if done < total else "\n", file=sys.stderr, flush=True)
 
 
 def evaluate_policy(
@@ -130,32 +138,22 @@ def evaluate_policy(
     fire_probability: float = 1.0,
     deterministic: bool = False,
     show_progress: bool = False,
-) -> dict[str, float | int]:
-    """Play `games` paired games of a policy against a named opponent and return `summarize_games` of them."""
-    import jax
+) -> dict[str, Any]:
+    """Play `games` paired games of a policy against one opponent and return what `matches.evaluate` says of them."""
+    from echelon_jax.learn.matches import evaluate
 
-    from echelon_jax.env.environment import Echelon
-    from echelon_jax.learn.evaluation import play, summarize_games
-    from echelon_jax.worldgen.bank import evaluation_seeds, generate_worlds
-
-    config = policy.env_config
-    worlds = generate_worlds(config, evaluation_seeds(seed, games // 2))
-
-    def progress(done: int, total: int) -> None:
-        if show_progress and sys.stderr.isatty():
-            print(
-                f"\r{opponent}: {done} of {total} games", end="" if done < total else "\n", file=sys.stderr, flush=True
-            )
-
-    played = play(
-        Echelon(config),
-        worlds,
-        policy_player(policy, deterministic),
-        opponent_player(opponent, config, other, fire_probability),
-        jax.random.key(seed),
-        min(arenas, games),
-        progress,
+    result = evaluate(
+        policy,
+        opponent if other is None else other,
+        games=games,
+        arenas=min(arenas, games),
+        seed=seed,
+        fire_probability=fire_probability,
+        deterministic=deterministic,
+        progress=_SHOW if show_progress else None,
     )
-    summary = summarize_games(played)
-    summary["length_seconds"] = summary["length_steps"] * config.decision_seconds
+    [summary] = result.against.values()
     return summary
+
+
+_SHOW = show_progress

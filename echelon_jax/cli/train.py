@@ -8,7 +8,7 @@ from typing import Any
 
 import tyro
 
-from echelon_jax.cli.common import GameFlags, games_table, set_up_jax
+from echelon_jax.cli.common import GameFlags, behaviour_table, games_table, set_up_jax
 from echelon_jax.cli.configuration import read_configuration
 from echelon_jax.cli.errors import UsageError, checked
 from echelon_jax.cli.fields import given, override_flags
@@ -122,6 +122,7 @@ class TrainCommand:
             )
         (run_dir / "evaluation.json").write_text(json.dumps(results, indent=1))
         console.print(games_table(f"{run_dir} after update {policy.update}", results))
+        console.print(behaviour_table(results))
 
 
 def _require_gpu() -> None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import dataclasses
 import math
 from collections.abc import Callable
+from functools import lru_cache
 from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 import flax.struct
@@ -19,9 +20,11 @@ from jaxtyping import Array, Bool, Float32, Key
 from echelon_jax.agents.base import Agent, AgentParams
 from echelon_jax.env.environment import Echelon
 from echelon_jax.env.state import REASONS, STATISTICS, EnvParams, EnvState
+from echelon_jax.learn.behaviour import Behaviour, BehaviourSums, behaviour_of, count_behaviour, no_behaviour
 from echelon_jax.learn.features import Features
 from echelon_jax.learn.networks import OriginalNetwork, Params
 from echelon_jax.learn.normalize import Moments
+from echelon_jax.learn.recording import Expected, Frame, Recorder, frame_of
 from echelon_jax.learn.rollout import read
 from echelon_jax.learn.sides import all_rows, learner_first, learner_rows, opponent_rows
 from echelon_jax.worldgen.bank import WorldArrays
@@ -33,6 +36,10 @@ Rows = Callable[[Array], Array]
 @runtime_checkable
 class Player(Protocol):
     """One side of a game: acts for the mechs that `rows` selects. Frozen and hashable; its numbers are in `numbers`."""
+
+    def __hash__(self) -> int:
+        """Equal players share a compiled match."""
+        ...
 
     def init(self, env_params: EnvParams, state: EnvState, team: int) -> Any:
         """Return its memory at the start of a game."""
@@ -78,6 +85,13 @@ class AgentPlayer:
         return memory, rows(actions)
 
 
+class PolicyMemory(flax.struct.PyTreeNode):
+    """What a policy carries from decision to decision, and what its critic said of the last one (in the critic's units)."""
+
+    carry: Any
+    value: Float32[Array, "arenas team"]
+
+
 class PolicyNumbers(flax.struct.PyTreeNode):
     """What a trained policy needs to act: network parameters and the statistics that normalise its observations."""
 
@@ -101,7 +115,8 @@ class PolicyPlayer:
 
     def init(self, env_params: EnvParams, state: EnvState, team: int) -> Any:
         """Return an empty memory."""
-        return self.network.initial_carry(state.step_count.shape[0], team)
+        arenas = state.step_count.shape[0]
+        return PolicyMemory(self.network.initial_carry(arenas, team), jnp.zeros((arenas, team), jnp.float32))
 
     def act(
         self,
@@ -116,9 +131,9 @@ class PolicyPlayer:
         """Run the network on its own side's observations."""
         seen = read(self.features, numbers.moments, self.clip, rows(observation))
         never = jnp.zeros(seen.own.shape[:2], bool)
-        memory, distribution, _ = self.network.apply(numbers.params, memory, seen, never)
+        carry, distribution, value = self.network.apply(numbers.params, memory.carry, seen, never)
         sample = distribution.mean if self.deterministic else distribution.sample(key)
-        return memory, distribution.action(sample)
+        return PolicyMemory(carry, value), distribution.action(sample)
 
 
 class Games(NamedTuple):
@@ -132,6 +147,7 @@ class Games(NamedTuple):
         returns: [games, 2], sum of rewards over the game, mean over the mechs of A and of B.
         statistics: [games, len(STATISTICS), 2], A and B.
         lost: shots and clouds that found no slot.
+        behaviour: how they were played.
     """
 
     result: np.ndarray
@@ -142,18 +158,30 @@ class Games(NamedTuple):
     returns: np.ndarray
     statistics: np.ndarray
     lost: np.ndarray
+    behaviour: Behaviour
 
 
 class _Board(flax.struct.PyTreeNode):
     state: EnvState
     observation: Float32[Array, "arenas mechs obs"]
     returns: Float32[Array, "arenas mechs"]
+    behaviour: BehaviourSums
     memory_a: Any
     memory_b: Any
 
 
-def make_match(env: Echelon, a: Player, b: Player) -> tuple[Callable[..., _Board], Callable[..., tuple[_Board, Array]]]:
-    """Return (begin, advance), compiled: start paired games, and play some steps of all that are not over."""
+class _Seen(flax.struct.PyTreeNode):
+    """What a launch shows of its steps: the watched arena, and player A's critic."""
+
+    frame: Frame
+    expected: Expected
+
+
+@lru_cache(maxsize=16)
+def make_match(
+    env: Echelon, a: Player, b: Player
+) -> tuple[Callable[..., _Board], Callable[..., tuple[_Board, Array, _Seen]]]:
+    """Return (begin, advance), compiled once per pair of players: start paired games, and play some steps of all not over."""
     team = env.config.team_size
 
     def begin(env_params: EnvParams, key: Key[Array, ""]) -> _Board:
@@ -161,9 +189,12 @@ def make_match(env: Echelon, a: Player, b: Player) -> tuple[Callable[..., _Board
         index = jnp.repeat(jnp.arange(worlds, dtype=jnp.int32), 2)
         state, step = env.reset_batch(env_params, jax.random.split(key, 2 * worlds), index)
         memories = a.init(env_params, state, team), b.init(env_params, state, team)
-        return _Board(state, step.observation, jnp.zeros_like(step.reward), *memories)
+        none = no_behaviour(env.config, state)
+        return _Board(state, step.observation, jnp.zeros_like(step.reward), none, *memories)
 
-    def decide(env_params: EnvParams, numbers_a: Any, numbers_b: Any, board: _Board, key: Array) -> tuple[_Board, None]:
+    def decide(
+        env_params: EnvParams, numbers_a: Any, numbers_b: Any, watched: Array, board: _Board, key: Array
+    ) -> tuple[_Board, _Seen]:
         key_a, key_b, key_env = jax.random.split(key, 3)
         memory_a, ours = a.act(
             numbers_a, env_params, board.memory_a, board.state, board.observation, learner_rows, key_a
@@ -172,15 +203,32 @@ def make_match(env: Echelon, a: Player, b: Player) -> tuple[Callable[..., _Board
             numbers_b, env_params, board.memory_b, board.state, board.observation, opponent_rows, key_b
         )
         keys = jax.random.split(key_env, board.observation.shape[0])
-        state, step = env.step_batch(env_params, keys, board.state, all_rows(ours, theirs))
-        return _Board(state, step.observation, board.returns + step.reward, memory_a, memory_b), None
+        actions, before = all_rows(ours, theirs), board.state
+        state, step = env.step_batch(env_params, keys, before, actions)
+
+        # How it was played.
+        behaviour, sight, fired = count_behaviour(env.config, env_params, board.behaviour, before, actions, state, step)
+        alive = learner_rows(before.sim.mechs.alive & ~before.episode_over[:, None])
+        value = memory_a.value if isinstance(memory_a, PolicyMemory) else jnp.zeros(alive.shape, jnp.float32)
+        seen = _Seen(
+            frame=frame_of(env.config, env_params.rules.heat_cap, before, state, sight, fired, watched),
+            expected=Expected(value=value, reward=learner_rows(step.reward), alive=alive),
+        )
+        returns = board.returns + step.reward
+        return _Board(state, step.observation, returns, behaviour, memory_a, memory_b), seen
 
     def advance(
-        env_params: EnvParams, numbers_a: Any, numbers_b: Any, board: _Board, key: Key[Array, ""], start: Array
-    ) -> tuple[_Board, Bool[Array, " arenas"]]:
+        env_params: EnvParams,
+        numbers_a: Any,
+        numbers_b: Any,
+        board: _Board,
+        key: Key[Array, ""],
+        start: Array,
+        watched: Array,
+    ) -> tuple[_Board, Bool[Array, " arenas"], _Seen]:
         keys = jax.vmap(lambda i: jax.random.fold_in(key, start + i))(jnp.arange(STEPS_PER_LAUNCH))
-        board, _ = jax.lax.scan(lambda s, k: decide(env_params, numbers_a, numbers_b, s, k), board, keys)
-        return board, board.state.episode_over
+        board, seen = jax.lax.scan(lambda s, k: decide(env_params, numbers_a, numbers_b, watched, s, k), board, keys)
+        return board, board.state.episode_over, seen
 
     return jax.jit(begin), jax.jit(advance, donate_argnums=3)
 
@@ -193,6 +241,8 @@ def play(
     key: Key[Array, ""],
     arenas: int = 128,
     progress: Callable[[int, int], None] | None = None,
+    record: Recorder | None = None,
+    rewards: Any = None,
 ) -> Games:
     """Play two games per world, A against B and with sides exchanged, each to its end.
 
@@ -201,6 +251,8 @@ def play(
         a, b: players with their numbers.
         arenas: games side by side (even); more games are played in rounds of this many.
         progress: called with (games finished, games in all).
+        record: takes the frames of a game and the critic's values.
+        rewards: the reward weights that returns are counted by; the environment's defaults without them.
 
     Raises:
         ValueError: if `arenas` is odd.
@@ -213,23 +265,29 @@ def play(
     parts: list[Games] = []
     for start in range(0, count, width):
         rows = np.minimum(np.arange(start, start + width), count - 1)
-        env_params = env.params(env.make_bank(WorldArrays(*(field[rows] for field in worlds))))
+        env_params = env.params(env.make_bank(WorldArrays(*(field[rows] for field in worlds))), rewards=rewards)
         round_key = jax.random.fold_in(key, start)
         board = begin(env_params, round_key)
+        watches = record is not None and record.game is not None and 0 <= record.game - 2 * start < 2 * width
+        watched = record.game - 2 * start if record is not None and record.game is not None and watches else 0
+        if record is not None:
+            record.begin_round()
         for step in range(0, env.config.max_steps, STEPS_PER_LAUNCH):
-            board, over = advance(env_params, a[1], b[1], board, round_key, jnp.int32(step))
+            board, over, seen = advance(env_params, a[1], b[1], board, round_key, jnp.int32(step), jnp.int32(watched))
+            if record is not None:
+                record.take(seen.frame, seen.expected, watches)
             done = int(np.asarray(over).sum())
             if progress is not None:
                 progress(min(2 * start + done, 2 * count), 2 * count)
             if done == 2 * width:
                 break
-        games = _finished(board.state, board.returns)
+        games = _finished(board.state, board.returns, board.behaviour)
         real = 2 * min(width, count - start)
-        parts.append(Games(*(field[:real] for field in games)))
-    return Games(*(np.concatenate(fields) for fields in zip(*parts, strict=True)))
+        parts.append(jax.tree.map(lambda field: field[:real], games))  # noqa: B023
+    return jax.tree.map(lambda *fields: np.concatenate(fields), *parts)
 
 
-def _finished(state: EnvState, returns: Float32[Array, "arenas mechs"]) -> Games:
+def _finished(state: EnvState, returns: Float32[Array, "arenas mechs"], behaviour: BehaviourSums) -> Games:
     over = np.asarray(state.episode_over)
     if not over.all():
         raise RuntimeError(f"{int((~over).sum())} games did not end within the step limit")
@@ -247,6 +305,7 @@ def _finished(state: EnvState, returns: Float32[Array, "arenas mechs"]) -> Games
         returns=np.asarray(learner_first(returns.reshape(len(over), 2, -1).mean(-1)), np.float64),
         statistics=np.asarray(learner_first(state.statistics), np.float64),
         lost=np.asarray(state.sim.lost_shots + state.sim.lost_clouds),
+        behaviour=behaviour_of(behaviour),
     )
 
 
@@ -260,11 +319,25 @@ def wilson(wins: float, games: int, z: float = 1.96) -> tuple[float, float]:
     return max(0.0, middle - half), min(1.0, middle + half)
 
 
+def paired_score(result: np.ndarray, z: float = 1.96) -> tuple[float, float, float]:
+    """Mean score (win 1, draw 1/2, loss 0) of paired games and its 95 % interval by default, maps taken as the independent units.
+
+    The two games of a map share its terrain; their mean is one observation. Cut to [0, 1]; (0, 1) with fewer than two maps.
+    """
+    maps = ((result + 1) / 2).reshape(-1, 2).mean(1)
+    mean = float(maps.mean())
+    if len(maps) < 2:
+        return mean, 0.0, 1.0
+    half = z * float(maps.std(ddof=1)) / math.sqrt(len(maps))
+    return mean, max(0.0, mean - half), min(1.0, mean + half)
+
+
 def summarize_games(games: Games) -> dict[str, float | int]:
     """Named numbers of a set of games for player A ("own") and B ("other"); rates 0 to 1, everything else per game."""
     count = len(games.result)
     wins = int((games.result == 1).sum())
     low, high = wilson(wins, count)
+    score, score_low, score_high = paired_score(games.result)
     zone = games.zone_seconds.sum(0)
     out: dict[str, float | int] = {
         "games": count,
@@ -274,6 +347,9 @@ def summarize_games(games: Games) -> dict[str, float | int]:
         "win_rate": wins / count,
         "win_rate_low": low,
         "win_rate_high": high,
+        "score": score,
+        "score_low": score_low,
+        "score_high": score_high,
         "win_rate_as_blue": float((games.result[0::2] == 1).mean()),
         "win_rate_as_red": float((games.result[1::2] == 1).mean()),
         "zone_share": float(zone[0] / zone.sum()) if zone.sum() > 0 else 0.5,
