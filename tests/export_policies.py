@@ -36,7 +36,7 @@ def random_policy(seed=0, hidden=128, lstm=128, features=None, actions=26, norma
             jnp.asarray(rng.uniform(0.0, 0.5, features.own_size) ** 2, jnp.float32),
             jnp.float32(1000.0),
         )
-    config = TrainConfig(hidden=hidden, lstm=lstm, normalize_observations=normalise, **config)
+    config = TrainConfig(network="original", hidden=hidden, lstm=lstm, normalize_observations=normalise, **config)
     return Policy(network, params, moments, config, ENV, 12, {"who": "a test"})
 
 

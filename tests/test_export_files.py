@@ -200,7 +200,7 @@ def test_random_games_tell_where_episodes_begin():
 @pytest.fixture(scope="module")
 def run_dir(tmp_path_factory):
     """A run as training leaves it, of the small fake environment, with numbers far from their start."""
-    config = TrainConfig(arenas=2, rollout_steps=2, minibatches=1, updates=1, bank_size=1)
+    config = TrainConfig(network="original", arenas=2, rollout_steps=2, minibatches=1, updates=1, bank_size=1)
     trainer = make_train(FakeEnv(), config, CountingAgent())
 
     def blank(leaf):
@@ -282,7 +282,7 @@ def test_export_refuses_what_the_format_cannot_hold(tmp_path):
 )
 def test_a_run_that_does_not_fit_the_policy_is_refused(flags, message):
     with pytest.raises(ExportError, match=message):
-        check_fits(random_policy(32), TrainConfig(**flags), EnvConfig.original())
+        check_fits(random_policy(32), TrainConfig(**{"network": "original", **flags}), EnvConfig.original())
 
 
 @pytest.mark.slow
@@ -291,7 +291,14 @@ def test_training_goes_on_from_an_imported_file(tmp_path):
     imported, _ = import_original(write_original(policy, tmp_path / "a.pt"))
     env_config = EnvConfig.original(size_x=20, size_y=20)
     config = TrainConfig(
-        arenas=2, rollout_steps=4, minibatches=1, epochs=1, updates=1, bank_size=2, normalize_observations=False
+        network="original",
+        arenas=2,
+        rollout_steps=4,
+        minibatches=1,
+        epochs=1,
+        updates=1,
+        bank_size=2,
+        normalize_observations=False,
     )
     start_run(imported, tmp_path / "run", config, env_config)
     begun = checkpoint.load_policy(tmp_path / "run")

@@ -15,6 +15,7 @@ from echelon_jax.learn.rollout import begin, collect, read
 from echelon_jax.learn.sides import all_rows, learner_first, learner_rows, opponent_rows
 
 ARENAS, STEPS, TEAM = 8, 2 * MAX_STEPS + 4, CONFIG.team_size
+CHUNKS = 4
 FEATURES = features_of(CONFIG)
 NETWORK = OriginalNetwork(FEATURES, CONFIG.action_size, 8, 8)
 ENV, AGENT = FakeEnv(), CountingAgent()
@@ -63,7 +64,7 @@ def played():
 
     @jax.jit
     def run(actors, key):
-        return collect(ENV, AGENT, NETWORK, FEATURES, None, PARAMS, FIRE, params, moments, actors, key, STEPS)
+        return collect(ENV, AGENT, NETWORK, FEATURES, None, PARAMS, FIRE, params, moments, actors, key, STEPS, CHUNKS)
 
     actors = jax.jit(lambda key: begin(ENV, AGENT, NETWORK, PARAMS, ARENAS, key))(jax.random.key(1))
     actors = run(actors, jax.random.key(2))[0]
@@ -87,20 +88,25 @@ def test_every_kind_of_end_occurs_in_the_rollout(played):
 
 
 def test_replaying_the_rollout_outside_the_scan_gives_the_same(played):
-    params, _, before, (after, rollout, last_value, _, _) = played
+    params, _, before, (after, rollout, carries, last_value, _, _) = played
     carry = before.carry
     for t in range(STEPS):
         now = jax.tree.map(lambda x, t=t: x[t], rollout.observation)
+        chunk, inside = divmod(t, STEPS // CHUNKS)
+        if inside == 0:
+            assert np.allclose(carry.c, carries.c[chunk], atol=1e-5) and np.allclose(
+                carry.h, carries.h[chunk], atol=1e-5
+            )
         carry, distribution, value = apply(params, carry, now, rollout.reset[t])
         assert np.allclose(value, rollout.value[t], atol=1e-5)
-        assert np.allclose(distribution.log_density(rollout.sample[t]), rollout.log_density[t], atol=1e-5)
+        assert np.allclose(distribution.head_log_density(rollout.sample[t]), rollout.log_density[t], atol=1e-5)
     assert np.allclose(carry.c, after.carry.c, atol=1e-5) and np.allclose(carry.h, after.carry.h, atol=1e-5)
     assert np.isfinite(last_value).all()
 
 
 def test_replaying_the_environment_gives_the_same_rewards_and_observations(played):
     """An independent walk with the stored samples: arena order, mech order, sides, flags and resets all have to agree."""
-    _, moments, before, (after, rollout, _, _, _) = played
+    _, moments, before, (after, rollout, _, _, _, _) = played
     state, observation = before.env_state, before.observation
     keys = env_keys(jax.random.key(3))
     previous = None
@@ -123,7 +129,7 @@ def test_replaying_the_environment_gives_the_same_rewards_and_observations(playe
 
 
 def test_final_values_are_of_the_last_state_under_the_memory_after_the_step(played):
-    params, moments, before, (_, rollout, _, _, _) = played
+    params, moments, before, (_, rollout, _, _, _, _) = played
     carry, state = before.carry, before.env_state
     keys, checked = env_keys(jax.random.key(3)), 0
     for t in range(STEPS):
@@ -152,7 +158,7 @@ def test_the_memory_is_reset_after_a_death_and_after_an_end(played):
 
 
 def test_sums_count_what_the_rollout_shows(played):
-    _, rollout, _, sums, _ = played[3]
+    _, rollout, _, _, sums, _ = played[3]
     over = np.asarray((rollout.terminated | rollout.truncated).all(-1))
     # An arena whose learners all died also ended here, because a team without living mechs is an end.
     assert float(sums.episodes) == over.sum()
@@ -171,7 +177,7 @@ def test_sums_count_what_the_rollout_shows(played):
 
 
 def test_episode_returns_run_across_rollouts(played):
-    _, _, before, (after, rollout, _, sums, _) = played
+    _, _, before, (after, rollout, _, _, sums, _) = played
     running = np.asarray(before.episode_return).copy()
     assert running.any()
     ended = 0.0
@@ -185,7 +191,7 @@ def test_episode_returns_run_across_rollouts(played):
 
 
 def test_moments_are_those_of_raw_observations_of_the_living(played):
-    moments, (_, rollout, _, _, seen) = played[1], played[3]
+    moments, (_, rollout, _, _, _, seen) = played[1], played[3]
     raw_step = FEATURES.own_of(jnp.zeros(FEATURES.size).at[FEATURES.size - 5].set(1.0)).argmax()  # own/time
     alive = np.asarray(rollout.alive)
     time = np.asarray(rollout.observation.own)[..., int(raw_step)]

@@ -112,7 +112,7 @@ class ExportCommand:
         if self.format == "onnx":
             from echelon_jax.export.onnx_files import onnx_network
 
-            got = parity.numpy_steps(onnx_network(out), policy.network.lstm, play.observation, play.done)
+            got = parity.numpy_steps(onnx_network(out), policy.config.lstm, play.observation, play.done)
         else:
             got = parity.torch_steps(load_policy(out), play.observation, play.done)
         if self.log_std is not None:

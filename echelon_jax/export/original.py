@@ -236,7 +236,7 @@ def import_original(path: str | Path) -> Imported:
     block = found.get("echelon_jax")
     if block is None:
         moments = empty_moments(features.own_size)
-        config = TrainConfig(hidden=hidden, lstm=lstm, normalize_observations=False)
+        config = TrainConfig(network="original", hidden=hidden, lstm=lstm, normalize_observations=False)
         low, high = LOG_STD_RANGE
         outside = int(((state["actor_logstd"] < low) | (state["actor_logstd"] > high)).sum())
         if outside:

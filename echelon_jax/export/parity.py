@@ -12,7 +12,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from echelon_jax.config import SWITCHES, EnvConfig
-from echelon_jax.export.weights import clip_of
+from echelon_jax.export.weights import clip_of, original_network
 from echelon_jax.learn.checkpoint import Policy
 from echelon_jax.learn.networks import Carry, OriginalNetwork
 from echelon_jax.learn.rollout import read
@@ -46,7 +46,7 @@ def jax_steps(policy: Policy, observation: np.ndarray, done: np.ndarray, sample:
     it. (In the arena the dead, who see zeros, are given their team's telemetry; nobody uses what they decide.)
     Computes in the dtype of `observation`; float64 needs `jax.enable_x64`.
     """
-    network, dtype = policy.network, observation.dtype
+    network, dtype = original_network(policy), observation.dtype
     carry = Carry(*(jnp.zeros((observation.shape[1], 1, network.lstm), dtype) for _ in range(2)))
     inputs = (carry, jnp.asarray(observation), jnp.asarray(done))
     made = _scan(network, clip_of(policy))(policy.params, policy.observation_moments, *inputs)

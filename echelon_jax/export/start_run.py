@@ -27,9 +27,9 @@ def check_fits(policy: Policy, config: TrainConfig, env_config: EnvConfig) -> No
     network = make_network(config, env_config)
     ours = {
         "observation": network.features.size,
-        "action": network.action_size,
-        "hidden": network.hidden,
-        "lstm": network.lstm,
+        "action": env_config.action_size,
+        "hidden": config.hidden,
+        "lstm": config.lstm,
     }
     for name, value in theirs.items():
         if ours[name] != value:

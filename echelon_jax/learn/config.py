@@ -28,16 +28,31 @@ class TrainConfig:
         updates_per_launch: updates in one call of the compiled program; divides `updates` and `bank_swap_every`.
         epochs: passes over a rollout in one update.
         minibatches: parts of a pass; divides `arenas`.
+        chunk: decisions that gradients go back through; divides `rollout_steps`, 0 for the whole rollout.
+        burn_in: work out the memory at the start of a chunk anew from the chunk before, instead of taking the rollout's.
         learning_rate: of Adam.
-        anneal: let the learning rate fall linearly to 0 over the run.
+        anneal: let the learning rate fall linearly over the run.
+        learning_rate_end: share of the learning rate left at the end of the run, with `anneal`.
+        entropy_end: share of the entropy coefficient left at the end of the run; the fall is linear.
         gamma: discount of rewards, per decision.
         gae_lambda: decay of the advantages' trace, per decision.
+        after_death: share of the team's result that a mech still answers for after its own death (modern reward, team_critic).
+        after_death_ramp: updates over which that share rises from 0; 0 for none.
         clip: of the probability ratio.
         entropy_coefficient: weight of the entropy in the loss.
         value_coefficient: weight of the value loss in the loss.
+        value_clip: how far the value may move from the rollout's before its loss is clipped, critic's units; 0 for no clip.
+        target_kl: once a minibatch's KL exceeds 1.5 times this, the rest of the update is left out; 0 for never.
         max_grad_norm: global norm to which gradients are clipped.
-        network: one of NETWORKS. `hidden` and `lstm` are its widths; `forget_bias` is the forget gate's bias and
-            `initial_log_std` the log of the actions' spread at the start (the original's is 0: nearly uniform actions).
+        network: one of NETWORKS.
+        hidden: width of its encoder.
+        lstm: width of its memory.
+        forget_bias: bias of the forget gate at the start.
+        initial_log_std: log of the spread of continuous actions at the start (the original's is 0: nearly uniform actions).
+        layer_norm: LayerNorm before and after the memory (modern network).
+        team_critic: let the critic see the memories of the whole team (modern network).
+        attention: pool other mechs by attention rather than by their mean (modern network).
+        class_networks: parameters of its own for each mech class (modern network).
         normalize_observations: subtract running means and divide by deviations, continuous features only.
         observation_clip: clip of normalised features, 0 for none (with a clip the network cannot be exported).
         return_memory: share of the weight of earlier returns that the scale of returns keeps per update.
@@ -59,19 +74,31 @@ class TrainConfig:
     updates_per_launch: int = 1
     epochs: int = 4
     minibatches: int = 4
+    chunk: int = 0
+    burn_in: bool = False
     learning_rate: float = 3e-4
     anneal: bool = True
+    learning_rate_end: float = 0.0
+    entropy_end: float = 1.0
     gamma: float = 0.99
     gae_lambda: float = 0.95
+    after_death: float = 0.0
+    after_death_ramp: int = 0
     clip: float = 0.2
     entropy_coefficient: float = 0.001
     value_coefficient: float = 0.5
+    value_clip: float = 0.0
+    target_kl: float = 0.0
     max_grad_norm: float = 0.5
-    network: str = "original"
+    network: str = "modern"
     hidden: int = 128
     lstm: int = 128
     forget_bias: float = 1.0
     initial_log_std: float = 0.0
+    layer_norm: bool = True
+    team_critic: bool = True
+    attention: bool = True
+    class_networks: bool = False
     normalize_observations: bool = True
     observation_clip: float = 0.0
     return_memory: float = 0.9
@@ -138,7 +165,7 @@ class TrainConfig:
             number = isinstance(value, (int, float)) and not isinstance(value, bool) and math.isfinite(value)
             if not number or not low <= value <= high:
                 raise ValueError(f"{field} must be a number from {low:g} to {high:g}, got {value!r}")
-        for field in ("anneal", "normalize_observations"):
+        for field in _SWITCHES:
             if not isinstance(getattr(self, field), bool):
                 raise ValueError(f"{field} must be true or false, got {getattr(self, field)!r}")
         for field, allowed in (("network", NETWORKS), ("opponent", OPPONENTS)):
@@ -151,6 +178,12 @@ class TrainConfig:
                 raise ValueError(f"{field} must be a number from -{MAX_WEIGHT:g} to {MAX_WEIGHT:g}, got {value!r}")
         self._divides("arenas", 2, "2, since the learner plays each side in half of the arenas")
         self._divides("arenas", self.minibatches, f"minibatches ({self.minibatches})")
+        if self.chunk:
+            self._divides("rollout_steps", self.chunk, f"chunk ({self.chunk})")
+        elif self.burn_in:
+            raise ValueError(
+                "burn_in must be false without chunk, got true: a whole rollout starts from a stored memory"
+            )
         self._divides("updates", self.updates_per_launch, f"updates_per_launch ({self.updates_per_launch})")
         if self.bank_swap_every:
             self._divides("bank_swap_every", self.updates_per_launch, f"updates_per_launch ({self.updates_per_launch})")
@@ -168,7 +201,20 @@ class TrainConfig:
     @property
     def ppo(self) -> PPOConfig:
         """The part that the update reads."""
-        return PPOConfig(self.epochs, self.minibatches, self.clip, self.entropy_coefficient, self.value_coefficient)
+        return PPOConfig(
+            epochs=self.epochs,
+            minibatches=self.minibatches,
+            clip=self.clip,
+            value_coefficient=self.value_coefficient,
+            value_clip=self.value_clip,
+            target_kl=self.target_kl,
+            burn_in=self.burn_in,
+        )
+
+    @property
+    def chunks(self) -> int:
+        """Chunks of a rollout that gradients stay within."""
+        return self.rollout_steps // self.chunk if self.chunk else 1
 
     @property
     def decisions_per_update(self) -> int:
@@ -188,9 +234,11 @@ _WHOLE = {
     "updates_per_launch": 1,
     "epochs": 1,
     "minibatches": 1,
+    "chunk": 0,
     "hidden": 1,
     "lstm": 1,
     "fire_ramp": 0,
+    "after_death_ramp": 0,
     "bank_size": 1,
     "bank_swap_every": 0,
     "bank_swap_size": 0,
@@ -199,9 +247,14 @@ _NUMBERS = {
     "learning_rate": (0.0, 1.0),
     "gamma": (0.0, 1.0),
     "gae_lambda": (0.0, 1.0),
+    "after_death": (0.0, 1.0),
     "clip": (0.001, 1.0),
     "entropy_coefficient": (0.0, 1.0),
     "value_coefficient": (0.0, 10.0),
+    "value_clip": (0.0, 100.0),
+    "target_kl": (0.0, 10.0),
+    "learning_rate_end": (0.0, 1.0),
+    "entropy_end": (0.0, 1.0),
     "max_grad_norm": (1e-6, 1e6),
     "forget_bias": (-10.0, 10.0),
     "initial_log_std": LOG_STD_RANGE,
@@ -210,3 +263,12 @@ _NUMBERS = {
     "fire_start": (0.0, 1.0),
     "fire_end": (0.0, 1.0),
 }
+_SWITCHES = (
+    "burn_in",
+    "anneal",
+    "layer_norm",
+    "team_critic",
+    "attention",
+    "class_networks",
+    "normalize_observations",
+)

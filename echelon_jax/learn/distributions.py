@@ -7,11 +7,11 @@ import math
 import flax.struct
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Float32, Key
+from jaxtyping import Array, Bool, Float32, Key
 
 LOG_STD_RANGE = (-5.0, 1.0)
 SQUASH_EPSILON = 1e-6  # actions of imported data are clamped this far inside (-1, 1)
-_HALF_LOG_TWO_PI = 0.5 * math.log(2 * math.pi)
+HALF_LOG_TWO_PI = 0.5 * math.log(2 * math.pi)
 
 
 def log_det(u: Float32[Array, "*batch actions"]) -> Float32[Array, "*batch actions"]:
@@ -43,7 +43,7 @@ class SquashedGaussian(flax.struct.PyTreeNode):
     def log_density(self, u: Float32[Array, "*batch actions"]) -> Float32[Array, "*batch"]:
         """Return the log-density of u: `log_prob` but for a term of u alone, which cancels in every ratio."""
         z = (u - self.mean) * jnp.exp(-self.log_std)
-        return -(0.5 * z * z + self.log_std + _HALF_LOG_TWO_PI).sum(-1)
+        return -(0.5 * z * z + self.log_std + HALF_LOG_TWO_PI).sum(-1)
 
     def log_prob(self, u: Float32[Array, "*batch actions"]) -> Float32[Array, "*batch"]:
         """Return the log-density of the action tanh(u): log_density - sum log(1 - tanh(u)^2)."""
@@ -56,4 +56,23 @@ class SquashedGaussian(flax.struct.PyTreeNode):
         u = mean + std noise, through which the gradient reaches mean and std.
         """
         u = self.mean + jnp.exp(self.log_std) * noise
-        return (0.5 + _HALF_LOG_TWO_PI + self.log_std + log_det(u)).sum(-1)
+        return (0.5 + HALF_LOG_TWO_PI + self.log_std + log_det(u)).sum(-1)
+
+    # The interface that a rollout and the update use, with everything in one head.
+
+    def mode(self) -> Float32[Array, "*batch actions"]:
+        """Return the sample of a policy that does not explore: the mean."""
+        return self.mean
+
+    def head_log_density(self, sample: Float32[Array, "*batch actions"]) -> Float32[Array, "*batch 1"]:
+        """Return `log_density` of the one head."""
+        return self.log_density(sample)[..., None]
+
+    def head_entropy(self, key: Key[Array, ""]) -> Float32[Array, "*batch 1"]:
+        """Return `entropy` of the one head, its noise drawn from a key."""
+        return self.entropy(jax.random.normal(key, self.mean.shape, jnp.float32))[..., None]
+
+    @staticmethod
+    def applies(sample: Float32[Array, "*batch actions"]) -> Bool[Array, "*batch 1"]:
+        """Return true: every component of an action counts."""
+        return jnp.ones((*sample.shape[:-1], 1), bool)

@@ -22,7 +22,7 @@ from echelon_jax.env.environment import Echelon
 from echelon_jax.env.state import REASONS, STATISTICS, EnvParams, EnvState
 from echelon_jax.learn.behaviour import Behaviour, BehaviourSums, behaviour_of, count_behaviour, no_behaviour
 from echelon_jax.learn.features import Features
-from echelon_jax.learn.networks import OriginalNetwork, Params
+from echelon_jax.learn.networks import Network, Params
 from echelon_jax.learn.normalize import Moments
 from echelon_jax.learn.recording import Expected, Frame, Recorder, frame_of
 from echelon_jax.learn.rollout import read
@@ -108,7 +108,7 @@ class PolicyPlayer:
         deterministic: act by the mean instead of a sample.
     """
 
-    network: OriginalNetwork
+    network: Network
     features: Features
     clip: float | None = None
     deterministic: bool = False
@@ -132,7 +132,7 @@ class PolicyPlayer:
         seen = read(self.features, numbers.moments, self.clip, rows(observation))
         never = jnp.zeros(seen.own.shape[:2], bool)
         carry, distribution, value = self.network.apply(numbers.params, memory.carry, seen, never)
-        sample = distribution.mean if self.deterministic else distribution.sample(key)
+        sample = distribution.mode() if self.deterministic else distribution.sample(key)
         return PolicyMemory(carry, value), distribution.action(sample)
 
 

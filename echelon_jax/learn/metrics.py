@@ -67,8 +67,12 @@ def _quotient(a: float, b: float) -> float | None:
     return float(a) / float(b) if b > 0 else None
 
 
-def summarize(launches: Sequence[Metrics], team_size: int) -> dict[str, float | None]:
+def summarize(
+    launches: Sequence[Metrics], team_size: int, heads: Sequence[str] | None = None
+) -> dict[str, float | None]:
     """Return the named numbers of a window of launches (fields stacked over updates), None where there are no data.
+
+    `heads` names the action heads of the network; without it they are numbered.
 
     Shares are 0 to 1, "per_episode" counts are of whole teams, returns and "per_decision" numbers of one mech.
     """
@@ -97,8 +101,19 @@ def summarize(launches: Sequence[Metrics], team_size: int) -> dict[str, float | 
     for i, name in enumerate(STATISTICS):
         for side, label in enumerate(("learner", "opponent")):
             out[f"per_episode/{name}_{label}"] = _quotient(total.statistics[i, side], total.episodes)
+    done = np.concatenate([1.0 - m.update.stopped.ravel() for m in stacked])
     for name in UpdateMetrics.__dataclass_fields__:
-        out[f"update/{name}"] = float(np.mean(np.concatenate([np.ravel(getattr(m.update, name)) for m in stacked])))
+        rows = np.concatenate([getattr(m.update, name).reshape(m.update.stopped.size, -1) for m in stacked])
+        if name == "stopped":
+            out["update/stopped"] = float(rows.mean())
+            continue
+        # Gradient steps that were left out have nothing to report.
+        means = (rows * done[:, None]).sum(0) / max(done.sum(), 1.0)
+        if not name.startswith("head_"):
+            out[f"update/{name}"] = float(means[0])
+            continue
+        for i, mean in enumerate(means):
+            out[f"update/{name}/{i if heads is None else heads[i]}"] = float(mean)
     for name in ("fire_probability", "value_mean", "return_deviation"):
         out[name] = float(np.ravel(getattr(stacked[-1], name))[-1])
     return out

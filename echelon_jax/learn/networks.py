@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 import jax
 import jax.numpy as jnp
@@ -22,8 +22,37 @@ from jaxtyping import Array, Bool, Float32, Key
 from echelon_jax.learn.distributions import LOG_STD_RANGE, SquashedGaussian
 from echelon_jax.learn.features import Features, Observation
 
-NETWORKS = ("original",)
+NETWORKS = ("modern", "original")
 Params = Any  # a pytree of float32 arrays
+
+
+@runtime_checkable
+class Distribution(Protocol):
+    """What a policy does next. Samples are flat rows; everything per head is [*batch, heads]."""
+
+    def sample(self, key: Key[Array, ""]) -> Float32[Array, "*batch sample"]:
+        """Draw a sample; this is what a rollout stores."""
+        ...
+
+    def mode(self) -> Float32[Array, "*batch sample"]:
+        """Return the sample of a policy that does not explore."""
+        ...
+
+    def action(self, sample: Float32[Array, "*batch sample"]) -> Float32[Array, "*batch actions"]:
+        """Return the environment's action of a sample."""
+        ...
+
+    def head_log_density(self, sample: Float32[Array, "*batch sample"]) -> Float32[Array, "*batch heads"]:
+        """Return each head's log-density of a sample, up to a term of the sample alone."""
+        ...
+
+    def head_entropy(self, key: Key[Array, ""]) -> Float32[Array, "*batch heads"]:
+        """Return each head's entropy, or an estimate of it through which the gradient goes."""
+        ...
+
+    def applies(self, sample: Float32[Array, "*batch sample"]) -> Bool[Array, "*batch heads"]:
+        """Return which heads' choices can have made a difference."""
+        ...
 
 
 class Carry(NamedTuple):
@@ -126,6 +155,21 @@ class OriginalNetwork:
     initial_log_std: float = 0.0
 
     @property
+    def head_names(self) -> tuple[str, ...]:
+        """The one head."""
+        return ("action",)
+
+    @property
+    def entropy_weights(self) -> tuple[float, ...]:
+        """Weight of the one head's entropy in the loss."""
+        return (1.0,)
+
+    @property
+    def values_the_dead(self) -> bool:
+        """Whether the critic has a meaningful value for a dead mech: no, it sees only that mech's own zeros."""
+        return False
+
+    @property
     def module(self) -> ActorCriticLSTM:
         """The linen module."""
         widths = self.hidden, self.lstm
@@ -167,6 +211,68 @@ class OriginalNetwork:
         _, y = jax.lax.scan(step, carry, (x, reset))
         return self._call("heads", params, y)
 
+    def remember(
+        self, params: Params, carry: Carry, observation: Observation, reset: Bool[Array, "time arenas mechs"]
+    ) -> Carry:
+        """Return the memory behind a stored sequence."""
+        x = self._call("encode", params, observation)
+        return jax.lax.scan(lambda c, now: (self._call("cell", params, c, *now), None), carry, (x, reset))[0]
+
     def project(self, params: Params) -> Params:
         """Return parameters with log-std back in its range: beyond the clamp it would be stuck without a gradient."""
         return {**params, "log_std": jnp.clip(params["log_std"], *LOG_STD_RANGE)}
+
+
+@runtime_checkable
+class Network(Protocol):
+    """A recurrent actor-critic as plain functions of its parameters; frozen and hashable."""
+
+    @property
+    def features(self) -> Features:
+        """How it reads an observation."""
+        ...
+
+    @property
+    def head_names(self) -> tuple[str, ...]:
+        """Names of its action heads in order."""
+        ...
+
+    @property
+    def entropy_weights(self) -> tuple[float, ...]:
+        """Weight of each head's entropy, times the coefficient, in the loss."""
+        ...
+
+    @property
+    def values_the_dead(self) -> bool:
+        """Whether the critic has a meaningful value for a dead mech."""
+        ...
+
+    def init(self, key: Key[Array, ""]) -> Params:
+        """Return fresh parameters."""
+        ...
+
+    def initial_carry(self, arenas: int, mechs: int) -> Carry:
+        """Return the memory of mechs that have seen nothing."""
+        ...
+
+    def apply(
+        self, params: Params, carry: Carry, observation: Observation, reset: Bool[Array, "arenas mechs"]
+    ) -> tuple[Carry, Any, Float32[Array, "arenas mechs"]]:
+        """Run one decision: the memory after it, the Distribution, the value in units of the return statistics."""
+        ...
+
+    def unroll(
+        self, params: Params, carry: Carry, observation: Observation, reset: Bool[Array, "time arenas mechs"]
+    ) -> tuple[Any, Float32[Array, "time arenas mechs"]]:
+        """Run a stored sequence from its first memory: what `apply` gives step by step."""
+        ...
+
+    def remember(
+        self, params: Params, carry: Carry, observation: Observation, reset: Bool[Array, "time arenas mechs"]
+    ) -> Carry:
+        """Return the memory behind a stored sequence."""
+        ...
+
+    def project(self, params: Params) -> Params:
+        """Return parameters back in their ranges after a gradient step."""
+        ...

@@ -14,7 +14,7 @@ from echelon_jax.config import EnvConfig
 from echelon_jax.env.state import EnvParams, EnvState, Step
 from echelon_jax.learn.features import Features, Observation
 from echelon_jax.learn.metrics import RolloutSums, no_sums
-from echelon_jax.learn.networks import Carry, OriginalNetwork, Params
+from echelon_jax.learn.networks import Carry, Network, Params
 from echelon_jax.learn.normalize import Moments, batch_moments, empty_moments, merge, normalize
 from echelon_jax.learn.sides import all_rows, learner_first, learner_rows, opponent_rows
 
@@ -61,17 +61,18 @@ class Rollout(flax.struct.PyTreeNode):
     observation: Observation  # normalised
     reset: Bool[Array, "time arenas team"]
     alive: Bool[Array, "time arenas team"]  # at the decision
-    sample: Float32[Array, "time arenas team actions"]
-    log_density: Float32[Array, "time arenas team"]
+    sample: Float32[Array, "time arenas team sample"]
+    log_density: Float32[Array, "time arenas team heads"]
     value: Float32[Array, "time arenas team"]  # in the critic's units
-    reward: Float32[Array, "time arenas team"]
+    reward: Float32[Array, "time arenas team"]  # the dead may be paid too
     terminated: Bool[Array, "time arenas team"]
     truncated: Bool[Array, "time arenas team"]
+    over: Bool[Array, "time arenas"]  # the episode ended with this decision
     final_value: Float32[Array, "time arenas team"]  # critic's units; meaningful where truncated
 
 
 def begin(
-    env: BatchEnv, opponent: Agent, network: OriginalNetwork, env_params: EnvParams, arenas: int, key: Key[Array, ""]
+    env: BatchEnv, opponent: Agent, network: Network, env_params: EnvParams, arenas: int, key: Key[Array, ""]
 ) -> Actors:
     """Return actors at the first decision of fresh arenas."""
     env_state, step = env.reset_batch(env_params, jax.random.split(key, arenas))
@@ -92,7 +93,8 @@ def read(
 ) -> Observation:
     """Return an observation cut in two and normalised, as the network reads it."""
     cut = features.split(observation)
-    return Observation(normalize(moments, cut.own, jnp.asarray(features.own_continuous), clip), cut.shared)
+    own = normalize(features.pooled(moments), cut.own, jnp.asarray(features.own_continuous), clip)
+    return cut.replace(own=own)
 
 
 def _add(sums: RolloutSums, step: Step, alive: Bool[Array, "arenas team"], actors_return: Array) -> RolloutSums:
@@ -132,7 +134,7 @@ def _add(sums: RolloutSums, step: Step, alive: Bool[Array, "arenas team"], actor
 def collect(
     env: BatchEnv,
     opponent: Agent,
-    network: OriginalNetwork,
+    network: Network,
     features: Features,
     clip: float | None,
     env_params: EnvParams,
@@ -142,11 +144,13 @@ def collect(
     actors: Actors,
     key: Key[Array, ""],
     steps: int,
-) -> tuple[Actors, Rollout, Float32[Array, "arenas team"], RolloutSums, Moments]:
+    chunks: int = 1,
+) -> tuple[Actors, Rollout, Carry, Float32[Array, "arenas team"], RolloutSums, Moments]:
     """Play `steps` decisions.
 
-    Returns the actors after them, the rollout, the value of the observation behind it (critic's units), the sums, and the
-    moments of the raw observations of living learner mechs; `moments`, by which observations are normalised, stay as they are.
+    Returns the actors after them, the rollout, the memory before each of its `chunks` equal parts ([chunks, arenas, team, lstm]),
+    the value of the observation behind it (critic's units), the sums, and the moments of the raw observations of living learner
+    mechs; `moments`, by which observations are normalised, stay as they are.
     """
     arenas = actors.reset.shape[0]
 
@@ -175,8 +179,8 @@ def collect(
         env_state, step = env.step_batch(env_params, jax.random.split(env_key, arenas), actors.env_state, actions)
         terminated, truncated = learner_rows(step.terminated), learner_rows(step.truncated)
         alive = actors.alive
-        reward = jnp.where(alive, learner_rows(step.reward), 0.0)
-        total_return = actors.episode_return + reward.sum(-1)
+        reward = learner_rows(step.reward)
+        total_return = actors.episode_return + jnp.where(alive, reward, 0.0).sum(-1)
 
         # Time ran out somewhere, which is rare: what was the last state worth, under the memory after the decision?
         def value_at_end() -> Float32[Array, "arenas team"]:
@@ -201,17 +205,25 @@ def collect(
             reset=actors.reset,
             alive=alive,
             sample=sample,
-            log_density=distribution.log_density(sample),
+            log_density=distribution.head_log_density(sample),
             value=value,
             reward=reward,
             terminated=terminated,
             truncated=truncated & ~terminated,
+            over=over,
             final_value=final_value,
         )
         return (after, _add(sums, step, alive, total_return), seen), out
 
+    def part(state: tuple[Actors, RolloutSums, Moments], keys: Array) -> tuple[Any, tuple[Carry, Rollout]]:
+        first = state[0].carry
+        state, out = jax.lax.scan(decide, state, keys)
+        return state, (first, out)
+
     start = (actors, no_sums(), empty_moments(features.own_size))
-    (actors, sums, seen), rollout = jax.lax.scan(decide, start, jax.random.split(key, steps))
+    keys = jax.random.split(key, steps).reshape(chunks, steps // chunks)
+    (actors, sums, seen), (carries, rollout) = jax.lax.scan(part, start, keys)
+    rollout = jax.tree.map(lambda x: x.reshape(steps, *x.shape[2:]), rollout)
     behind = read(features, moments, clip, learner_rows(actors.observation))
     _, _, last_value = network.apply(params, actors.carry, behind, actors.reset)
-    return actors, rollout, last_value, sums, seen
+    return actors, rollout, carries, last_value, sums, seen

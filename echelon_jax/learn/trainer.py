@@ -29,7 +29,8 @@ from echelon_jax.learn.config import TrainConfig
 from echelon_jax.learn.features import Features, features_of
 from echelon_jax.learn.gae import generalized_advantages
 from echelon_jax.learn.metrics import Metrics
-from echelon_jax.learn.networks import OriginalNetwork, Params
+from echelon_jax.learn.modern_network import ModernNetwork
+from echelon_jax.learn.networks import Network, OriginalNetwork, Params
 from echelon_jax.learn.normalize import (
     Moments,
     batch_moments,
@@ -40,6 +41,7 @@ from echelon_jax.learn.normalize import (
     to_value_units,
 )
 from echelon_jax.learn.rollout import Actors, BatchEnv, begin, collect
+from echelon_jax.learn.structure import structure_of
 
 
 class Ramp(flax.struct.PyTreeNode):
@@ -83,7 +85,7 @@ class Train:
 
     config: TrainConfig
     env_config: EnvConfig
-    network: OriginalNetwork
+    network: Network
     features: Features
     init: Callable[[Key[Array, ""], EnvParams], TrainState]
     launch: Callable[[TrainState, EnvParams], tuple[TrainState, Metrics]]
@@ -99,15 +101,27 @@ def make_opponent(name: str, env_config: EnvConfig) -> Agent:
     raise ValueError(f"opponent must be scripted or random, got {name!r}")
 
 
-def make_network(config: TrainConfig, env_config: EnvConfig) -> OriginalNetwork:
+def make_network(config: TrainConfig, env_config: EnvConfig) -> Network:
     """Return the network of a configuration."""
-    return OriginalNetwork(
-        features=features_of(env_config),
-        action_size=env_config.action_size,
+    if config.network == "original":
+        return OriginalNetwork(
+            features=features_of(env_config),
+            action_size=env_config.action_size,
+            hidden=config.hidden,
+            lstm=config.lstm,
+            forget_bias=config.forget_bias,
+            initial_log_std=config.initial_log_std,
+        )
+    return ModernNetwork(
+        features=features_of(env_config, factored=True),
+        structure=structure_of(env_config),
         hidden=config.hidden,
         lstm=config.lstm,
         forget_bias=config.forget_bias,
         initial_log_std=config.initial_log_std,
+        layer_norm=config.layer_norm,
+        team_critic=config.team_critic,
+        attention=config.attention,
     )
 
 
@@ -122,11 +136,13 @@ def make_train(env: BatchEnv, config: TrainConfig, opponent: Agent | None = None
     network = make_network(config, env_config)
     features = network.features
     agent = make_opponent(config.opponent, env_config) if opponent is None else opponent
-    steps = config.updates * config.epochs * config.minibatches
-    optimizer = ppo.make_optimizer(config.learning_rate, config.max_grad_norm, steps if config.anneal else None)
+    optimizer = ppo.make_optimizer(config.max_grad_norm)
     clip = config.observation_clip or None
     # The modern reward pays the game's result when time runs out as well; a value on top of it would pay twice.
     paid_at_time_up = env_config.reward == "modern"
+    # It pays the dead their share of the result too. With a critic that knows what a dead mech's team is worth, a death can pass
+    # that on to the decisions before it; otherwise a mech answers for nothing after its death.
+    through_death = paid_at_time_up and network.values_the_dead and config.after_death > 0
 
     def init(key: Key[Array, ""], env_params: EnvParams) -> TrainState:
         params_key, env_key, run_key = jax.random.split(key, 3)
@@ -143,13 +159,26 @@ def make_train(env: BatchEnv, config: TrainConfig, opponent: Agent | None = None
             update=jnp.zeros((), jnp.int32),
         )
 
+    after_death = Ramp(jnp.float32(0.0), jnp.float32(config.after_death), jnp.float32(config.after_death_ramp))
+
+    def pace(update: Int32[Array, ""]) -> ppo.Pace:
+        done = jnp.clip(update.astype(jnp.float32) / config.updates, 0.0, 1.0)
+
+        def fall(start: float, share: float) -> Float32[Array, ""]:
+            return jnp.float32(start) * (1.0 - (1.0 - share) * done)
+
+        rate_end = config.learning_rate_end if config.anneal else 1.0
+        return ppo.Pace(
+            learning_rate=fall(config.learning_rate, rate_end),
+            entropy_coefficient=fall(config.entropy_coefficient, config.entropy_end),
+        )
+
     def update(state: TrainState, env_params: EnvParams) -> tuple[TrainState, Metrics]:
         rollout_key, update_key = jax.random.split(jax.random.fold_in(state.key, state.update))
         opponent_params = AgentParams(fire_probability=state.opponent_fire.at(state.update))
 
         # Rollout; parameters and normaliser stay as they are throughout.
-        first_carry = state.actors.carry
-        actors, rollout, last_value, sums, seen = collect(
+        actors, rollout, carries, last_value, sums, seen = collect(
             env,
             agent,
             network,
@@ -162,35 +191,53 @@ def make_train(env: BatchEnv, config: TrainConfig, opponent: Agent | None = None
             state.actors,
             rollout_key,
             config.rollout_steps,
+            config.chunks,
         )
 
         # Advantages, in reward units.
         value = to_reward_units(state.return_moments, rollout.value)
+        ended = rollout.terminated | rollout.truncated if paid_at_time_up else rollout.terminated
+        if through_death:
+            ended = jnp.broadcast_to(rollout.over[..., None], ended.shape)
+        valued = jnp.ones_like(rollout.alive) if through_death else rollout.alive
+        died = rollout.alive & rollout.terminated & ~rollout.over[..., None]
+        passed_on = jnp.where(died, after_death.at(state.update), 1.0) if through_death else None
         advantage, returns = generalized_advantages(
             reward=rollout.reward,
             value=value,
-            terminated=rollout.terminated | rollout.truncated if paid_at_time_up else rollout.terminated,
+            terminated=ended,
             truncated=jnp.zeros_like(rollout.truncated) if paid_at_time_up else rollout.truncated,
-            alive=rollout.alive,
+            alive=valued,
             final_value=to_reward_units(state.return_moments, rollout.final_value),
             last_value=to_reward_units(state.return_moments, last_value),
             gamma=config.gamma,
             lam=config.gae_lambda,
+            passed_on=passed_on,
         )
 
         # The critic's units, then the update.
-        return_moments = merge(state.return_moments, batch_moments(returns, rollout.alive), config.return_memory)
+        return_moments = merge(state.return_moments, batch_moments(returns, valued), config.return_memory)
         batch = ppo.Batch(
             observation=rollout.observation,
             reset=rollout.reset,
             alive=rollout.alive,
+            valued=valued,
             sample=rollout.sample,
             log_density=rollout.log_density,
+            value=rollout.value,
             advantage=advantage,
             target=to_value_units(return_moments, returns),
         )
         params, optimizer_state, update_metrics = ppo.update(
-            network, config.ppo, optimizer, state.params, state.optimizer, first_carry, batch, update_key
+            network,
+            config.ppo,
+            optimizer,
+            pace(state.update),
+            state.params,
+            state.optimizer,
+            carries,
+            batch,
+            update_key,
         )
 
         # What was seen counts from the next rollout on.
