@@ -10,7 +10,7 @@ import pytest
 
 from echelon_jax.cli.main import main
 from echelon_jax.learn.checkpoint import CheckpointError
-from echelon_jax.learn.runner import append_line
+from echelon_jax.learn.sinks import append_line
 
 ROOT = Path(__file__).resolve().parents[1]
 

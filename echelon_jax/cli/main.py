@@ -13,11 +13,13 @@ from echelon_jax.cli.errors import UsageError
 from echelon_jax.cli.evaluate import EvaluateCommand
 from echelon_jax.cli.export import ExportCommand, ImportCommand
 from echelon_jax.cli.parity import ParityCommand
+from echelon_jax.cli.runs import RunsCommand
 from echelon_jax.cli.train import TrainCommand
 
 Command = (
     Annotated[TrainCommand, tyro.conf.subcommand("train")]
     | Annotated[EvaluateCommand, tyro.conf.subcommand("evaluate")]
+    | Annotated[RunsCommand, tyro.conf.subcommand("runs")]
     | Annotated[BenchCommand, tyro.conf.subcommand("bench")]
     | Annotated[ParityCommand, tyro.conf.subcommand("parity")]
     | Annotated[ExportCommand, tyro.conf.subcommand("export")]

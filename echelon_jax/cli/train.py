@@ -40,6 +40,10 @@ class TrainCommand:
     """Evaluation games against each opponent at the end; 0 for none."""
     dry_run: bool = False
     """Print shapes, memory and plan, and stop: nothing is compiled or written."""
+    wandb: str | None = None
+    """Send metrics to this Weights & Biases project as well (needs the extra `wandb`)."""
+    time_parts: bool = False
+    """Measure a rollout alone at the start, so that metrics tell rollout and update apart; compiles a second program."""
     threads: int = 0
     """XLA's CPU threads; 0 leaves the choice to XLA."""
 
@@ -72,7 +76,15 @@ class TrainCommand:
             print_plan(config, env_config, run_dir, self.save_every, self.eval_games)
             return 0
         try:
-            runner = Runner(run_dir, config, env_config, resume=self.resume, save_every=self.save_every)
+            runner = Runner(
+                run_dir,
+                config,
+                env_config,
+                resume=self.resume,
+                save_every=self.save_every,
+                time_parts=self.time_parts,
+            )
+            runner.sinks = self._sinks(run_dir, config, env_config)
             runner.train()
             if self.eval_games:
                 self._evaluate(run_dir, config.seed)
@@ -104,6 +116,14 @@ class TrainCommand:
             return checked(TrainConfig.preset(preset, **changes).validate), env_config
         train, env = read_configuration(saved)
         return checked(TrainConfig(**{**train, **changes}).validate), self.game.config(DEFAULT_SIZE["cpu"], env)
+
+    def _sinks(self, run_dir: Path, config: TrainConfig, env_config: EnvConfig) -> list[Any]:
+        if self.wandb is None:
+            return []
+        from echelon_jax.learn.runs import describe
+        from echelon_jax.learn.sinks import WeightsAndBiases
+
+        return [WeightsAndBiases(self.wandb, run_dir, describe(config, env_config))]
 
     def _evaluate(self, run_dir: Path, seed: int) -> None:
         import json

@@ -1,17 +1,18 @@
 """A run on the host: makes the worlds, drives the compiled trainer, shows progress, writes metrics and checkpoints.
 
-RUN/config.json        training and environment configuration, versions
-RUN/metrics.jsonl      one line per launch
+RUN/config.json        training and environment configuration, versions, git revision
+RUN/metrics.jsonl      one line per launch (docs/metrics.md); RUN/tensorboard/ holds the same
+RUN/summary.json       how far the run came, its best and last figures
 RUN/checkpoints/       see `checkpoint`
 """
 
 from __future__ import annotations
 
 import json
-import resource
 import signal
 import time
 from collections import deque
+from collections.abc import Sequence
 from pathlib import Path
 from types import FrameType
 from typing import Any
@@ -25,11 +26,13 @@ from echelon_jax.env.environment import Echelon
 from echelon_jax.env.state import EnvParams
 from echelon_jax.learn import checkpoint
 from echelon_jax.learn.checkpoint import CheckpointError
+from echelon_jax.learn.clock import LaunchClock, device_megabytes, host_megabytes, time_rollout
 from echelon_jax.learn.config import TrainConfig
 from echelon_jax.learn.metrics import Metrics, summarize
 from echelon_jax.learn.progress import Progress
 from echelon_jax.learn.rewards import reward_weights
-from echelon_jax.learn.runs import describe
+from echelon_jax.learn.runs import describe, write_summary
+from echelon_jax.learn.sinks import JsonLines, Sink, Sinks, TensorBoard, drop_lines_after
 from echelon_jax.learn.trainer import TrainState, make_train
 from echelon_jax.worldgen.bank import WorldBankFeeder, swapped_slice
 
@@ -44,6 +47,8 @@ class Runner:
         config, env_config: validated configurations.
         resume: continue from the last checkpoint in `run_dir` instead of starting; bit for bit as if never interrupted.
         save_every: launches between checkpoints.
+        sinks: where metrics go besides metrics.jsonl and TensorBoard.
+        time_parts: measure a rollout alone before training, which compiles a second program.
 
     Raises:
         CheckpointError: the directory cannot be written or holds another run, or its checkpoint cannot be used.
@@ -58,9 +63,13 @@ class Runner:
         resume: bool = False,
         save_every: int = 10,
         progress: Progress | None = None,
+        sinks: Sequence[Sink] = (),
+        time_parts: bool = False,
     ) -> None:
         self.run_dir, self.config, self.env_config = run_dir, config, env_config
         self.resume, self.save_every = resume, save_every
+        self.sinks, self.time_parts = sinks, time_parts
+        self.measured: dict[str, float | None] = {"seconds/compile": None, "seconds/rollout": None}
         self.progress = Progress(config, env_config, run_dir) if progress is None else progress
         self._stop = False
         self._prepare_directory()
@@ -94,9 +103,16 @@ class Runner:
             self.progress.phase("compiling the training program (once, a minute or less)")
             began = time.perf_counter()
             launch = trainer.launch.lower(state, env_params).compile()  # type: ignore[attr-defined]
-            self.progress.compiled(time.perf_counter() - began)
-            with _StopOnSignal(self):
-                return self._loop(launch, state, env, env_params, feeder, slices, slice_size)
+            compiling = time.perf_counter() - began
+            self.measured["seconds/compile"] = compiling
+            if self.time_parts:
+                self.progress.phase("measuring a rollout alone")
+                self.measured["seconds/rollout"] = time_rollout(trainer.update, state, env_params)
+            self.progress.compiled(compiling)
+            drop_lines_after(self.run_dir / "metrics.jsonl", done)
+            ours = JsonLines(self.run_dir), TensorBoard(self.run_dir, done)
+            with _StopOnSignal(self), Sinks([*ours, *self.sinks]) as sinks:
+                return self._loop(launch, state, env, env_params, feeder, slices, slice_size, sinks)
 
     def _bank_shape(self) -> tuple[int, int]:
         c = self.config
@@ -125,39 +141,66 @@ class Runner:
         feeder: WorldBankFeeder,
         slices: int,
         slice_size: int,
+        sinks: Sinks,
     ) -> TrainState:
-        config = self.config
+        config, team = self.config, self.env_config.team_size
         window: deque[Metrics] = deque(maxlen=WINDOW)
+        clock, started = LaunchClock(), time.perf_counter()
+
+        def report(at: int, device_metrics: Metrics) -> None:
+            """Wait for a launch, fetch what it reports, and hand that on; the next launch is already under way."""
+            metrics: Metrics = jax.tree.map(np.asarray, device_metrics)
+            wall, cpu = clock.lap()
+            window.append(metrics)
+            line = {
+                "update": at,
+                **self._speed(at, wall, cpu),
+                **summarize([metrics], team),
+            }
+            sinks.write(line)
+            self.progress.advance(at, line, summarize(list(window), team))
+
         update = int(state.update)
         launches = 0
+        waiting: tuple[int, Metrics] | None = None
         while update < config.updates and not self._stop:
             swap = config.bank_swaps(update)
             if swap > config.bank_swaps(max(0, update - config.updates_per_launch)):
                 start = swapped_slice(swap, slices) * slice_size
                 bank = env.replace_worlds(env_params.bank, start, feeder.take(swap))
                 env_params = env_params.replace(bank=bank)
-            began, cpu = time.perf_counter(), _cpu_seconds()
             state, metrics = launch(state, env_params)
-            metrics = jax.tree.map(np.asarray, metrics)
-            wall, cpu = time.perf_counter() - began, _cpu_seconds() - cpu
             update += config.updates_per_launch
             launches += 1
-            window.append(metrics)
-            steps = config.updates_per_launch * config.decisions_per_update
-            line = {
-                "update": update,
-                "env_steps": update * config.decisions_per_update,
-                "env_steps_per_second": steps / wall,
-                "env_steps_per_cpu_second": steps / max(cpu, 1e-9),
-                **summarize([metrics], self.env_config.team_size),
-            }
-            append_line(self.run_dir / "metrics.jsonl", line)
-            self.progress.advance(update, line, summarize(list(window), self.env_config.team_size))
+            if waiting is not None:
+                report(*waiting)
+            waiting = update, metrics
             if launches % self.save_every == 0 and update < config.updates:
+                report(*waiting)  # saving waits for the state anyway, and no checkpoint is ahead of its metrics
+                waiting = None
                 checkpoint.save(self.run_dir, state, config, self.env_config)
+        if waiting is not None:
+            report(*waiting)
         place = checkpoint.save(self.run_dir, state, config, self.env_config)
+        write_summary(self.run_dir, time.perf_counter() - started, self._stop)
         self.progress.finished(place, self._stop)
         return state
+
+    def _speed(self, update: int, wall: float, cpu: float) -> dict[str, float | None]:
+        """Time and memory of one launch by name."""
+        c = self.config
+        steps = c.updates_per_launch * c.decisions_per_update
+        rollout = self.measured["seconds/rollout"]
+        return {
+            "env_steps": update * c.decisions_per_update,
+            "env_steps_per_second": steps / max(wall, 1e-9),
+            "env_steps_per_cpu_second": steps / max(cpu, 1e-9),
+            **self.measured,
+            "seconds/launch": wall,
+            "seconds/update": None if rollout is None else max(wall / c.updates_per_launch - rollout, 0.0),
+            "memory/host_mb": host_megabytes(),
+            "memory/device_mb": device_megabytes(),
+        }
 
     def stop(self) -> None:
         """Finish the launch in progress, save, and return from `train`."""
@@ -183,21 +226,3 @@ class _StopOnSignal:
     def __exit__(self, *exc: object) -> None:
         for number, handler in self.before.items():
             signal.signal(number, handler)
-
-
-def append_line(path: Path, line: dict[str, Any]) -> None:
-    """Append one line of JSON to a file.
-
-    Raises:
-        CheckpointError: the disk is full or the file can no longer be written; checkpoints already saved stay.
-    """
-    try:
-        with path.open("a") as log:  # closing flushes, and fails here too where the disk is full
-            log.write(json.dumps(line) + "\n")
-    except OSError as error:
-        raise CheckpointError(f"cannot write to {path}: {error.strerror or error}") from error
-
-
-def _cpu_seconds() -> float:
-    used = resource.getrusage(resource.RUSAGE_SELF)
-    return used.ru_utime + used.ru_stime

@@ -128,8 +128,10 @@ def write_summary(run_dir: Path, seconds: float, stopped: bool) -> None:
     """Write RUN/summary.json: what the run was, how far it came, its best and last figures.
 
     Raises:
-        OSError: it cannot be written.
+        CheckpointError: it cannot be written.
     """
+    from echelon_jax.learn.checkpoint import CheckpointError
+
     told = summary_of(run_dir)
     lines = read_lines(run_dir)
     shown = ("win_rate", "return_per_mech", "zone_share", "episode_length", "env_steps", "env_steps_per_second")
@@ -143,4 +145,7 @@ def write_summary(run_dir: Path, seconds: float, stopped: bool) -> None:
         "best_win_rate": told.win_rate,
         "last": {name: lines[-1].get(name) for name in shown} if lines else {},
     }
-    (run_dir / "summary.json").write_text(json.dumps(summary, indent=1))
+    try:
+        (run_dir / "summary.json").write_text(json.dumps(summary, indent=1))
+    except OSError as error:
+        raise CheckpointError(f"cannot write to {run_dir}: {error.strerror or error}") from error

@@ -1,0 +1,58 @@
+"""`echelon runs`: all runs under a directory with what they were, how far they came, and their best figures."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from pathlib import Path
+
+import tyro
+
+from echelon_jax.cli.errors import UsageError
+from echelon_jax.learn.runs import RunSummary, list_runs
+
+
+@dataclasses.dataclass(frozen=True)
+class RunsCommand:
+    """List the runs under a directory: configuration, git revision, updates, best win rate, last evaluation."""
+
+    place: tyro.conf.Positional[Path] = Path("runs")
+    """Directory that holds the runs."""
+    json: bool = False
+    """Print JSON instead of a table."""
+
+    def run(self) -> int:
+        """Print the list; returns the exit status.
+
+        Raises:
+            UsageError: the directory does not exist.
+        """
+        if not self.place.is_dir():
+            raise UsageError(f"place must be a directory with runs, and there is none at {self.place}")
+        found = list_runs(self.place)
+        if self.json:
+            print(json.dumps([dataclasses.asdict(run) | {"path": str(run.path)} for run in found], indent=1))
+        else:
+            _print_table(self.place, found)
+        return 0
+
+
+def _print_table(place: Path, found: list[RunSummary]) -> None:
+    from rich.console import Console
+    from rich.table import Table
+
+    table = Table(title=f"{len(found)} runs under {place}")
+    for name in ("run", "what", "git", "updates", "saved", "best win rate", "last evaluation"):
+        table.add_column(name, justify="left" if name in ("run", "what", "git", "last evaluation") else "right")
+    for run in found:
+        evaluation = ", ".join(f"{rate:.0%} against {name}" for name, rate in (run.evaluation or {}).items())
+        table.add_row(
+            str(run.path.relative_to(place)),
+            run.what,
+            "-" if run.git is None else run.git[:10] + ("+" if run.git.endswith("+") else ""),
+            f"{run.updates}" if run.planned is None else f"{run.updates} of {run.planned}",
+            f"{run.checkpoints}",
+            "-" if run.win_rate is None else f"{run.win_rate:.0%}",
+            evaluation or "-",
+        )
+    Console().print(table)
