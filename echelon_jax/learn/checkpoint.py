@@ -1,10 +1,12 @@
 """Checkpoints: everything a run needs to go on, in directories that are either whole or not there.
 
-    RUN/checkpoints/00000040/manifest.json   format version, configurations, layout hash, checksums
+    RUN/checkpoints/00000040/manifest.json   format version, run, configurations, worlds, layout hash, checksums
                              policy/         network parameters and observation normaliser (orbax)
                              run/            the rest of the TrainState (orbax)
+    RUN/checkpoints/best/                    the same, of the moment of the highest score
 
-A checkpoint is written beside its place and renamed into it. Every failure is a `CheckpointError` of one sentence.
+A checkpoint is written beside its place, flushed to the disk and renamed into it. Every failure is a `CheckpointError`
+of one sentence. `saver` writes in the background; `migrations` reads what earlier versions wrote.
 """
 
 from __future__ import annotations
@@ -12,28 +14,29 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 import json
+import os
 import shutil
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 import jax
-import jax.numpy as jnp
-import numpy as np
-import orbax.checkpoint as ocp
 
 from echelon_jax.config import EnvConfig
 from echelon_jax.env.layout import observation_layout
+from echelon_jax.learn import migrations, tree_files
 from echelon_jax.learn.config import TrainConfig
-from echelon_jax.learn.networks import OriginalNetwork, Params
+from echelon_jax.learn.migrations import FORMAT
+from echelon_jax.learn.networks import Network, Params
 from echelon_jax.learn.normalize import Moments, empty_moments
 from echelon_jax.learn.trainer import TrainState, make_network
+from echelon_jax.learn.tree_files import Flat, TreeError, first_line
 
-FORMAT = 1
 MAY_CHANGE = ("updates", "updates_per_launch")  # of the TrainConfig when a run is resumed
+BEST = "best"
 _MANIFEST = "manifest.json"
 _POLICY_FIELDS = ("params", "observation_moments")
-_Config = TypeVar("_Config", TrainConfig, EnvConfig)
+_PARTIAL, _REPLACED = ".partial-", ".replaced-"
 
 
 class CheckpointError(Exception):
@@ -44,13 +47,22 @@ class CheckpointError(Exception):
 class Policy:
     """What playing needs: a network with its parameters and normaliser, and what they were trained for."""
 
-    network: OriginalNetwork
+    network: Network
     params: Params
     observation_moments: Moments
     config: TrainConfig
     env_config: EnvConfig
     update: int
     extra: dict[str, Any]
+
+
+@dataclasses.dataclass(frozen=True)
+class Bank:
+    """Which worlds a run played on: seed of the bank, swaps done, and a fingerprint of what the worlds hold."""
+
+    seed: int
+    swaps: int
+    worlds: str
 
 
 @dataclasses.dataclass(frozen=True)
@@ -63,12 +75,92 @@ class Manifest:
     env_config: EnvConfig
     extra: dict[str, Any]
     files: dict[str, str]  # checksum by path inside the checkpoint
+    run: str | None  # identity of the run that wrote it; None: unknown (format 1)
+    bank: Bank | None
+    score: float | None  # by which the best is chosen
+    was_format: int
+
+
+@dataclasses.dataclass(frozen=True)
+class Snapshot:
+    """A TrainState copied to the host, with what its manifest will say."""
+
+    update: int
+    policy: Flat
+    run: Flat
+    manifest: dict[str, Any]
+    score: float | None
 
 
 def layout_hash(env_config: EnvConfig) -> str:
     """Return a fingerprint of the observation's layout; a policy reads no other."""
     entries = [(e.name, e.offset, e.size, e.kind) for e in observation_layout(env_config)]
     return hashlib.sha256(json.dumps(entries).encode()).hexdigest()[:16]
+
+
+def snapshot(
+    state: TrainState,
+    config: TrainConfig,
+    env_config: EnvConfig,
+    *,
+    extra: Mapping[str, Any] | None = None,
+    run: str | None = None,
+    bank: Bank | None = None,
+    score: float | None = None,
+) -> Snapshot:
+    """Copy a state to the host; afterwards it may be consumed. `extra` is any JSON of the caller."""
+    fields = {f.name: getattr(state, f.name) for f in dataclasses.fields(state)}
+    policy = {name: fields.pop(name) for name in _POLICY_FIELDS}
+    manifest = {
+        "format": FORMAT,
+        "update": int(state.update),
+        "run": run,
+        "train": dataclasses.asdict(config),
+        "env": dataclasses.asdict(env_config),
+        "observation_layout": layout_hash(env_config),
+        "bank": None if bank is None else dataclasses.asdict(bank),
+        "score": score,
+        "extra": dict(extra or {}),
+    }
+    return Snapshot(int(state.update), tree_files.to_flat(policy), tree_files.to_flat(fields), manifest, score)
+
+
+def write(run_dir: str | Path, snap: Snapshot, keep: int = 3, keep_best: bool = True) -> Path:
+    """Write a snapshot, remove all but the last `keep` (and the best), and return its directory.
+
+    It becomes the best if its score is no lower than that of the best so far.
+
+    Raises:
+        CheckpointError: the directory cannot be written or the disk is full; earlier checkpoints stay.
+        ValueError: keep is not a whole number from 1.
+    """
+    if keep < 1:
+        raise ValueError(f"keep must be a whole number from 1, got {keep}")
+    folder = Path(run_dir).absolute() / "checkpoints"
+    place, partial = folder / f"{snap.update:08d}", folder / f"{_PARTIAL}new"
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        _mend(folder)
+        partial.mkdir()
+        tree_files.write(partial / "policy", snap.policy)
+        tree_files.write(partial / "run", snap.run)
+        manifest = {**snap.manifest, "files": tree_files.checksums(partial, _MANIFEST)}
+        (partial / _MANIFEST).write_text(json.dumps(manifest, indent=1))
+        tree_files.flush(partial)
+        _put(partial, place)
+        if keep_best and snap.score is not None and snap.score >= _best_score(folder):
+            copy = folder / f"{_PARTIAL}best"
+            shutil.copytree(place, copy, copy_function=_link)
+            _put(copy, folder / BEST)
+        for old in _all(folder)[:-keep]:
+            # Not whole from the first moment on: a removal that is cut short leaves no half checkpoint.
+            gone = old.rename(folder / f"{_PARTIAL}{old.name}")
+            shutil.rmtree(gone)
+    except (OSError, ValueError) as error:  # orbax reports a full disk as a ValueError
+        for leftover in folder.glob(f"{_PARTIAL}*"):
+            shutil.rmtree(leftover, ignore_errors=True)
+        raise CheckpointError(f"cannot write a checkpoint to {folder}: {_reason(error)}") from error
+    return place
 
 
 def save(
@@ -79,47 +171,8 @@ def save(
     keep: int = 3,
     extra: Mapping[str, Any] | None = None,
 ) -> Path:
-    """Write a checkpoint, remove all but the last `keep`, and return its directory; `extra` is any JSON of the caller.
-
-    Raises:
-        CheckpointError: the directory cannot be written or the disk is full; earlier checkpoints stay.
-        ValueError: keep is not a whole number from 1.
-    """
-    if keep < 1:
-        raise ValueError(f"keep must be a whole number from 1, got {keep}")
-    update = int(state.update)
-    folder = Path(run_dir).absolute() / "checkpoints"
-    place, partial, replaced = folder / f"{update:08d}", folder / ".partial-new", folder / ".partial-replaced"
-    fields = {f.name: getattr(state, f.name) for f in dataclasses.fields(state)}
-    policy = {name: fields.pop(name) for name in _POLICY_FIELDS}
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        for leftover in folder.glob(".partial-*"):  # of a process that died while writing
-            shutil.rmtree(leftover)
-        partial.mkdir()
-        with ocp.PyTreeCheckpointer() as writer:
-            writer.save(partial / "policy", _to_flat(policy))
-            writer.save(partial / "run", _to_flat(fields))
-        manifest = {
-            "format": FORMAT,
-            "update": update,
-            "train": dataclasses.asdict(config),
-            "env": dataclasses.asdict(env_config),
-            "observation_layout": layout_hash(env_config),
-            "extra": dict(extra or {}),
-            "files": _checksums(partial),
-        }
-        (partial / _MANIFEST).write_text(json.dumps(manifest, indent=1))
-        if place.exists():
-            place.rename(replaced)
-        partial.rename(place)
-        shutil.rmtree(replaced, ignore_errors=True)
-        for old in _all(folder)[:-keep]:
-            shutil.rmtree(old)
-    except (OSError, ValueError) as error:  # orbax reports a full disk as a ValueError
-        shutil.rmtree(partial, ignore_errors=True)
-        raise CheckpointError(f"cannot write a checkpoint to {folder}: {_first_line(error)}") from error
-    return place
+    """Write a checkpoint and wait for it: `snapshot`, then `write`."""
+    return write(run_dir, snapshot(state, config, env_config, extra=extra), keep)
 
 
 def find(path: str | Path) -> Path:
@@ -129,6 +182,9 @@ def find(path: str | Path) -> Path:
         CheckpointError: there is none.
     """
     path = Path(path).absolute()
+    aside = path.with_name(_REPLACED + path.name)
+    if not path.exists() and aside.exists():
+        path = aside
     if not path.exists():
         raise CheckpointError(f"there is no checkpoint at {path}")
     if (path / _MANIFEST).is_file():
@@ -143,38 +199,44 @@ def read_manifest(path: str | Path) -> Manifest:
     """Return what the checkpoint at `path` (or the last one of a run) says about itself.
 
     Raises:
-        CheckpointError: missing, foreign, damaged, or of another format or observation layout.
+        CheckpointError: missing, foreign, damaged, renamed, or of another format or observation layout.
     """
     place = find(path)
     try:
         manifest = json.loads((place / _MANIFEST).read_text())
     except (OSError, ValueError) as error:
-        raise CheckpointError(f"the manifest of {place} cannot be read: {_first_line(error)}") from error
+        raise CheckpointError(f"the manifest of {place} cannot be read: {first_line(error)}") from error
     if not isinstance(manifest, dict) or "format" not in manifest:
         raise CheckpointError(f"{place} is not a checkpoint of this program")
-    if manifest["format"] != FORMAT:
-        raise CheckpointError(f"{place} has checkpoint format {manifest['format']!r}, this version reads {FORMAT}")
     try:
-        config = _config(TrainConfig, manifest["train"]).validate()
-        env_config = _config(EnvConfig, manifest["env"])
+        manifest = migrations.upgrade(manifest)
+    except migrations.FormatError as error:
+        raise CheckpointError(f"{place} {error}") from error
+    try:
+        config = migrations.train_config(manifest["train"])
+        env_config = migrations.env_config(manifest["env"])
         layout, update = manifest["observation_layout"], int(manifest["update"])
         extra, files = dict(manifest["extra"]), dict(manifest["files"])
+        run, score = manifest["run"], manifest["score"]
+        bank = None if manifest["bank"] is None else Bank(**manifest["bank"])
     except (KeyError, TypeError, ValueError) as error:
-        raise CheckpointError(f"the manifest of {place} is damaged or foreign: {_first_line(error)}") from error
+        raise CheckpointError(f"the manifest of {place} is damaged or foreign: {first_line(error)}") from error
+    name = place.name.removeprefix(_REPLACED)
+    if place.parent.name == "checkpoints" and name.isdigit() and int(name) != update:
+        raise CheckpointError(f"{place} was copied or renamed: its manifest says update = {update}")
     if layout != layout_hash(env_config):
         raise CheckpointError(f"{place} was trained on another layout of the observation than this version's")
-    return Manifest(place, update, config, env_config, extra, files)
+    return Manifest(place, update, config, env_config, extra, files, run, bank, score, manifest["was_format"])
 
 
-def restore(path: str | Path, template: TrainState, config: TrainConfig, env_config: EnvConfig) -> TrainState:
-    """Return the TrainState saved at `path` (a checkpoint or a run directory), for the run that is configured.
-
-    `template` has the wanted shapes and dtypes: `jax.eval_shape(train.init, key, env_params)`.
+def require_same(
+    manifest: Manifest, config: TrainConfig, env_config: EnvConfig, run: str | None = None, bank: Bank | None = None
+) -> None:
+    """Refuse a checkpoint that the run which is configured cannot continue.
 
     Raises:
-        CheckpointError: missing, foreign, damaged, or of another configuration (the field is named).
+        CheckpointError: another configuration, run or worlds; the field is named.
     """
-    manifest = read_manifest(path)
     for kind, theirs, ours in (("train", manifest.config, config), ("env", manifest.env_config, env_config)):
         for field in dataclasses.fields(ours):
             saved, wanted = getattr(theirs, field.name), getattr(ours, field.name)
@@ -182,17 +244,56 @@ def restore(path: str | Path, template: TrainState, config: TrainConfig, env_con
                 raise CheckpointError(
                     f"{manifest.path} was made with {field.name} = {saved!r}, this run has {field.name} = {wanted!r}"
                 )
+    if run is not None and manifest.run is not None and manifest.run != run:
+        raise CheckpointError(f"{manifest.path} belongs to run {manifest.run}, this directory is that of run {run}")
+    if bank is not None and manifest.bank is not None and manifest.bank != bank:
+        raise CheckpointError(f"{manifest.path} was trained on bank = {manifest.bank}, this version makes {bank}")
+
+
+def restore(
+    path: str | Path,
+    template: TrainState,
+    config: TrainConfig,
+    env_config: EnvConfig,
+    fresh: Callable[[], TrainState] | None = None,
+) -> TrainState:
+    """Return the TrainState saved at `path` (a checkpoint or a run directory), for the run that is configured.
+
+    `template` has the wanted shapes and dtypes: `jax.eval_shape(train.init, key, env_params)`. `fresh` makes the state
+    of a new run; a checkpoint of an older format gets from it what it does not have (`migrations.NEW_LEAVES`).
+
+    Raises:
+        CheckpointError: missing, foreign, damaged, or of another configuration (the field is named).
+    """
+    manifest = read_manifest(path)
+    require_same(manifest, config, env_config)
     fields = {f.name: getattr(template, f.name) for f in dataclasses.fields(template)}
     policy = {name: fields.pop(name) for name in _POLICY_FIELDS}
+
+    def fresh_rest() -> dict[str, Any]:
+        assert fresh is not None
+        state = fresh()
+        return {name: getattr(state, name) for name in fields}
+
     _verify(manifest)
-    return TrainState(
-        **_from_flat(manifest.path, "policy", policy),
-        **_from_flat(manifest.path, "run", fields),
-    )
+    try:
+        loaded, _ = tree_files.read(manifest.path / "policy", policy)
+        old = manifest.was_format
+        rest, _ = tree_files.read(
+            manifest.path / "run",
+            fields,
+            migrations.may_lack(old),
+            migrations.may_drop(old),
+            migrations.old_path(old),
+            None if fresh is None else fresh_rest,
+        )
+    except TreeError as error:
+        raise CheckpointError(str(error)) from error
+    return TrainState(**loaded, **rest)
 
 
 def load_policy(path: str | Path) -> Policy:
-    """Return the policy saved at `path` (a checkpoint or a run directory), ready to play.
+    """Return the policy saved at `path` (a checkpoint, the best included, or a run directory), ready to play.
 
     Raises:
         CheckpointError: missing, foreign or damaged.
@@ -204,7 +305,10 @@ def load_policy(path: str | Path) -> Policy:
         "observation_moments": jax.eval_shape(lambda: empty_moments(network.features.own_size)),
     }
     _verify(manifest)
-    loaded = _from_flat(manifest.path, "policy", template)
+    try:
+        loaded, _ = tree_files.read(manifest.path / "policy", template)
+    except TreeError as error:
+        raise CheckpointError(str(error)) from error
     return Policy(
         network=network,
         params=loaded["params"],
@@ -220,77 +324,72 @@ def load_policy(path: str | Path) -> Policy:
 
 
 def _all(folder: Path) -> list[Path]:
-    """All whole checkpoints of a run, oldest first."""
+    """All whole checkpoints of a run, oldest first.
+
+    A process that dies while it replaces a checkpoint leaves the old one aside; then that one counts.
+    """
     if not folder.is_dir():
         return []
-    return sorted(p for p in folder.iterdir() if p.name.isdigit() and (p / _MANIFEST).is_file())
+    whole = [p for p in folder.iterdir() if (p / _MANIFEST).is_file()]
+    found = {p.name: p for p in whole if p.name.isdigit()}
+    aside = {p.name.removeprefix(_REPLACED): p for p in whole if p.name.startswith(_REPLACED)}
+    found = {name: p for name, p in aside.items() if name.isdigit()} | found
+    return [found[name] for name in sorted(found)]
 
 
-def _checksums(folder: Path) -> dict[str, str]:
-    files = sorted(p for p in folder.rglob("*") if p.is_file() and p.name != _MANIFEST)
-    return {str(p.relative_to(folder)): hashlib.sha256(p.read_bytes()).hexdigest() for p in files}
+def _mend(folder: Path) -> None:
+    """Clear away what a process that died while writing left, and put back what it had set aside."""
+    for leftover in folder.glob(f"{_PARTIAL}*"):
+        shutil.rmtree(leftover)
+    for aside in folder.glob(f"{_REPLACED}*"):
+        place = folder / aside.name.removeprefix(_REPLACED)
+        if place.exists():
+            shutil.rmtree(aside)
+        else:
+            aside.rename(place)
+
+
+def _put(new: Path, place: Path) -> None:
+    """Rename `new` into its place; what was there is set aside first, so that one of the two is always there."""
+    aside = place.with_name(_REPLACED + place.name)
+    if place.exists():
+        place.rename(aside)
+    new.rename(place)
+    tree_files.flush_one(place.parent)
+    shutil.rmtree(aside, ignore_errors=True)
+
+
+def _best_score(folder: Path) -> float:
+    """The score to beat; one that is not there or cannot be read is beaten by any."""
+    try:
+        return float(json.loads((folder / BEST / _MANIFEST).read_text())["score"])
+    except (FileNotFoundError, ValueError, KeyError, TypeError):
+        return float("-inf")
+
+
+def _link(source: str, target: str) -> None:
+    """A second name for a file that never changes; a copy where the disk has no such thing."""
+    try:
+        os.link(source, target)
+    except OSError:
+        shutil.copy2(source, target)
 
 
 def _verify(manifest: Manifest) -> None:
     try:
-        found = _checksums(manifest.path)
+        found = tree_files.checksums(manifest.path, _MANIFEST)
     except OSError as error:
-        raise CheckpointError(f"{manifest.path} cannot be read: {_first_line(error)}") from error
+        raise CheckpointError(f"{manifest.path} cannot be read: {first_line(error)}") from error
     for name, checksum in manifest.files.items():
         if found.get(name) != checksum:
-            raise CheckpointError(f"{manifest.path} is damaged: {name} is missing or has changed")
+            others = [p.name for p in _all(manifest.path.parent) if p != manifest.path]
+            advice = f"; move it away to go on from {others[-1]}" if others else ""
+            raise CheckpointError(f"{manifest.path} is damaged: {name} is missing or has changed{advice}")
 
 
-def _config(kind: type[_Config], fields: Any) -> _Config:
-    known = {f.name for f in dataclasses.fields(kind)}
-    if set(fields) != known:
-        raise ValueError(f"fields {sorted(set(fields) ^ known)} of its configuration are unknown or missing")
-    return kind(**fields)
-
-
-def _first_line(error: BaseException) -> str:
-    return (str(error).strip() or type(error).__name__).splitlines()[0]
-
-
-# -- Trees as flat dictionaries -------------------------------------------------------------------------------------
-
-
-def _named(tree: Any) -> dict[str, Any]:
-    return {jax.tree_util.keystr(path): leaf for path, leaf in jax.tree_util.tree_leaves_with_path(tree)}
-
-
-def _is_key(leaf: Any) -> bool:
-    return jnp.issubdtype(leaf.dtype, jax.dtypes.prng_key)
-
-
-def _to_flat(tree: Any) -> dict[str, np.ndarray]:
-    """Leaves by path as host arrays; random keys as their data; empty arrays, which cannot be stored, left out."""
-    raw = {name: jax.random.key_data(leaf) if _is_key(leaf) else leaf for name, leaf in _named(tree).items()}
-    return {name: np.asarray(leaf) for name, leaf in raw.items() if leaf.size}
-
-
-def _from_flat(place: Path, item: str, template: Any) -> Any:
-    wanted = _named(template)
-    names = [name for name, leaf in wanted.items() if leaf.size]
-    try:
-        with ocp.PyTreeCheckpointer() as reader:
-            arguments = {name: ocp.RestoreArgs(restore_type=np.ndarray) for name in names}
-            found = reader.restore(place / item, item=dict.fromkeys(names, 0), restore_args=arguments)
-    except (OSError, ValueError, KeyError, TypeError) as error:
-        raise CheckpointError(
-            f"{place / item} does not hold what this version expects: {_first_line(error)}"
-        ) from error
-
-    def leaf(name: str, like: Any) -> jax.Array:
-        if not like.size:
-            return jnp.zeros(like.shape, like.dtype)
-        value = found[name]
-        restored = jax.random.wrap_key_data(jnp.asarray(value)) if _is_key(like) else jnp.asarray(value)
-        if restored.shape != like.shape or restored.dtype != like.dtype:
-            raise CheckpointError(
-                f"{place} holds {item}{name} as {restored.dtype}{list(restored.shape)}, "
-                f"this run needs {like.dtype}{list(like.shape)}"
-            )
-        return restored
-
-    return jax.tree.unflatten(jax.tree.structure(template), [leaf(name, like) for name, like in wanted.items()])
+def _reason(error: BaseException) -> str:
+    """Why writing failed, in words: the system's own where there are some."""
+    for cause in (error, error.__cause__, error.__context__):
+        if isinstance(cause, OSError) and cause.strerror:
+            return cause.strerror
+    return first_line(error)
