@@ -9,6 +9,7 @@ import pytest
 
 from echelon_jax.cli.main import main
 from echelon_jax.learn.evaluation import wilson
+from echelon_jax.learn.metric_names import PATTERNS, patterns_of
 
 ROOT = Path(__file__).resolve().parents[1]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
@@ -42,6 +43,23 @@ def test_training_leaves_a_checkpoint_metrics_and_a_table_of_games(run_dir: Path
         assert result["games"] == result["wins"] + result["draws"] + result["losses"] == 4
         ends = [result[f"ended_by_{reason}"] for reason in ("zone_control", "elimination", "time_up")]
         assert sum(ends) == pytest.approx(1.0)  # every game has a real end
+
+
+def test_every_metric_of_a_run_is_on_the_page_and_the_page_has_no_other(run_dir: Path) -> None:
+    names = set().union(*(json.loads(line) for line in (run_dir / "metrics.jsonl").read_text().splitlines()))
+    found = [patterns_of(name) for name in names]
+    assert all(len(patterns) == 1 for patterns in found)
+    assert {patterns[0] for patterns in found} == set(PATTERNS)
+
+
+def test_a_run_describes_and_sums_itself_up(run_dir: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    summary = json.loads((run_dir / "summary.json").read_text())
+    assert (summary["updates"], summary["planned"], summary["stopped_early"]) == (2, 2, False)
+    assert any((run_dir / "tensorboard").iterdir())
+    assert main(["runs", str(run_dir.parent), "--json"]) == 0
+    [listed] = json.loads(capsys.readouterr().out)
+    assert (listed["updates"], listed["checkpoints"]) == (2, 2)
+    assert set(listed["evaluation"]) == {"scripted", "random"}
 
 
 def test_evaluating_the_run_again_gives_the_same_games_and_pictures_of_them(

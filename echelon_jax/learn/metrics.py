@@ -13,10 +13,12 @@ import flax.struct
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float32
+from jaxtyping import Array, Bool, Float32
 
-from echelon_jax.env.state import REASONS, REWARD_COMPONENTS, STATISTICS
+from echelon_jax.env.state import REASONS, REWARD_COMPONENTS, STATISTICS, Step
 from echelon_jax.learn.ppo import UpdateMetrics
+from echelon_jax.learn.sides import learner_first, learner_rows
+from echelon_jax.rules.mechs import CLASS_NAMES, PACK_CLASSES, TEAM_NAMES
 
 
 class RolloutSums(flax.struct.PyTreeNode):
@@ -39,6 +41,12 @@ class RolloutSums(flax.struct.PyTreeNode):
     reward: Float32[Array, ""]
     components: Float32[Array, " components"]  # REWARD_COMPONENTS
     deaths: Float32[Array, ""]  # of learner mechs
+    sides: Float32[Array, "2 3"]  # ended episodes by the learner's side (blue, red): all, won, drawn
+    class_decisions: Float32[Array, " classes"]  # as `decisions`, by mech class
+    class_survived: Float32[Array, " classes"]
+    class_in_zone: Float32[Array, " classes"]
+    class_components: Float32[Array, "classes components"]
+    class_deaths: Float32[Array, " classes"]
 
 
 class Metrics(flax.struct.PyTreeNode):
@@ -58,9 +66,67 @@ def no_sums() -> RolloutSums:
         "zone_seconds": (2,),
         "statistics": (len(STATISTICS), 2),
         "components": (len(REWARD_COMPONENTS),),
+        "sides": (2, 3),
+        "class_components": (len(CLASS_NAMES), len(REWARD_COMPONENTS)),
     }
+    shapes |= {f"class_{name}": (len(CLASS_NAMES),) for name in ("decisions", "survived", "in_zone", "deaths")}
     fields = RolloutSums.__dataclass_fields__
     return RolloutSums(**{name: jnp.zeros(shapes.get(name, ()), jnp.float32) for name in fields})
+
+
+def add_step(
+    sums: RolloutSums, step: Step, alive: Bool[Array, "arenas team"], actors_return: Float32[Array, " arenas"]
+) -> RolloutSums:
+    """Add one step; `alive` at the decision, `actors_return` the episode returns with this step's rewards."""
+    info, over = step.info, step.episode_over
+    lives = learner_rows(info.alive)
+    # Winner 0 is blue, 1 red, 2 a draw; the learner is red in odd arenas.
+    side = jnp.arange(over.shape[0], dtype=jnp.int32) % 2
+    reward = jnp.where(alive, learner_rows(step.reward), 0.0)
+    components = jnp.where(alive[..., None], learner_rows(info.reward_components), 0.0)
+    in_zone, died = lives & learner_rows(info.in_zone), alive & ~lives
+
+    def ended(x: Array) -> Array:
+        return jnp.where(over.reshape(-1, *(1,) * (x.ndim - 1)), x, 0).astype(jnp.float32).sum(0)
+
+    of_class = jnp.asarray(_class_rows(alive.shape[1]))
+
+    def by_class(x: Array) -> Array:
+        return jnp.einsum("m...,mc->c...", x.astype(jnp.float32).sum(0), of_class)
+
+    results = jnp.stack([jnp.ones_like(over), info.winner == side, info.winner == 2], -1)  # [arenas, 3]
+    by_side = jnp.stack([ended(results & (side == s)[:, None]) for s in range(2)])
+    new = RolloutSums(
+        episodes=ended(jnp.ones_like(side)),
+        wins=ended(info.winner == side),
+        losses=ended(info.winner == 1 - side),
+        draws=ended(info.winner == 2),
+        reasons=ended(info.reason[:, None] == jnp.arange(sums.reasons.shape[0])),
+        length=ended(info.step_count),
+        episode_return=ended(actors_return),
+        zone_seconds=ended(learner_first(info.score)),
+        statistics=ended(learner_first(info.statistics)),
+        lost_shots=ended(info.lost_shots),
+        lost_clouds=ended(info.lost_clouds),
+        decisions=alive.sum(dtype=jnp.float32),
+        in_zone=in_zone.sum(dtype=jnp.float32),
+        survived=lives.sum(dtype=jnp.float32),
+        reward=reward.sum(),
+        components=components.sum((0, 1)),
+        deaths=died.sum(dtype=jnp.float32),
+        sides=by_side,
+        class_decisions=by_class(alive),
+        class_survived=by_class(lives),
+        class_in_zone=by_class(in_zone),
+        class_components=by_class(components),
+        class_deaths=by_class(died),
+    )
+    return jax.tree.map(jnp.add, sums, new)
+
+
+def _class_rows(team_size: int) -> np.ndarray:
+    """[team, classes] 1 where a mech of a team is of a class."""
+    return np.eye(len(CLASS_NAMES), dtype=np.float32)[np.resize(PACK_CLASSES, team_size)]
 
 
 def _quotient(a: float, b: float) -> float | None:
@@ -68,13 +134,16 @@ def _quotient(a: float, b: float) -> float | None:
 
 
 def summarize(
-    launches: Sequence[Metrics], team_size: int, heads: Sequence[str] | None = None
+    launches: Sequence[Metrics], team_size: int, heads: Sequence[str] | None = None, opponent: str | None = None
 ) -> dict[str, float | None]:
     """Return the named numbers of a window of launches (fields stacked over updates), None where there are no data.
 
-    `heads` names the action heads of the network; without it they are numbered.
+    What each means is in docs/metrics.md. Shares are 0 to 1, "per_episode" counts are of whole teams, returns and "per_decision"
+    numbers of one mech.
 
-    Shares are 0 to 1, "per_episode" counts are of whole teams, returns and "per_decision" numbers of one mech.
+    Arguments:
+        heads: names of the network's action heads; without them they are numbered.
+        opponent: name of the opponent, for the win rate against it.
     """
     if not launches:
         raise ValueError("launches must hold the metrics of at least one launch, got none")
@@ -94,6 +163,17 @@ def summarize(
         "lost_shots_per_episode": _quotient(total.lost_shots, total.episodes),
         "lost_clouds_per_episode": _quotient(total.lost_clouds, total.episodes),
     }
+    for i, name in enumerate(TEAM_NAMES):
+        out[f"win_rate/as_{name}"] = _quotient(total.sides[i, 1], total.sides[i, 0])
+    if opponent is not None:
+        out[f"win_rate/against_{opponent}"] = out["win_rate"]
+    for i, name in enumerate(CLASS_NAMES):
+        lived = total.class_decisions[i]
+        out[f"class/{name}/reward_per_decision"] = _quotient(total.class_components[i].sum(), lived)
+        for j, part in enumerate(REWARD_COMPONENTS):
+            out[f"class/{name}/reward_per_decision/{part}"] = _quotient(total.class_components[i, j], lived)
+        out[f"class/{name}/in_zone"] = _quotient(total.class_in_zone[i], total.class_survived[i])
+        out[f"class/{name}/deaths_per_episode"] = _quotient(total.class_deaths[i], total.episodes)
     for i, name in enumerate(REASONS[1:], start=1):
         out[f"ended_by/{name}"] = _quotient(total.reasons[i], total.episodes)
     for i, name in enumerate(REWARD_COMPONENTS):

@@ -63,8 +63,8 @@ class Progress:
             TimeRemainingColumn(),
             console=self.console,
         )
-        self.panel = Live(console=self.console, refresh_per_second=4, get_renderable=self.render)
         self.history: dict[str, deque[float]] = {name: deque(maxlen=KEPT) for name, *_ in WATCHED}
+        self.panel = Live(console=self.console, refresh_per_second=4, get_renderable=self.render)
         self.task: TaskID | None = None
         self.started = time.perf_counter()
         self.last_line = 0.0

@@ -13,10 +13,10 @@ from echelon_jax.agents.base import Agent, AgentParams
 from echelon_jax.config import EnvConfig
 from echelon_jax.env.state import EnvParams, EnvState, Step
 from echelon_jax.learn.features import Features, Observation
-from echelon_jax.learn.metrics import RolloutSums, no_sums
+from echelon_jax.learn.metrics import RolloutSums, add_step, no_sums
 from echelon_jax.learn.networks import Carry, Network, Params
 from echelon_jax.learn.normalize import Moments, batch_moments, empty_moments, merge, normalize
-from echelon_jax.learn.sides import all_rows, learner_first, learner_rows, opponent_rows
+from echelon_jax.learn.sides import all_rows, learner_rows, opponent_rows
 
 
 @runtime_checkable
@@ -95,40 +95,6 @@ def read(
     cut = features.split(observation)
     own = normalize(features.pooled(moments), cut.own, jnp.asarray(features.own_continuous), clip)
     return cut.replace(own=own)
-
-
-def _add(sums: RolloutSums, step: Step, alive: Bool[Array, "arenas team"], actors_return: Array) -> RolloutSums:
-    """Add one step; `alive` at the decision, `actors_return` the episode returns with this step's rewards."""
-    info, over = step.info, step.episode_over
-    lives = learner_rows(info.alive)
-    # Winner 0 is blue, 1 red, 2 a draw; the learner is red in odd arenas.
-    side = jnp.arange(over.shape[0], dtype=jnp.int32) % 2
-    reward = jnp.where(alive, learner_rows(step.reward), 0.0)
-    components = jnp.where(alive[..., None], learner_rows(info.reward_components), 0.0)
-
-    def ended(x: Array) -> Array:
-        return jnp.where(over.reshape(-1, *(1,) * (x.ndim - 1)), x, 0).astype(jnp.float32).sum(0)
-
-    new = RolloutSums(
-        episodes=ended(jnp.ones_like(side)),
-        wins=ended(info.winner == side),
-        losses=ended(info.winner == 1 - side),
-        draws=ended(info.winner == 2),
-        reasons=ended(info.reason[:, None] == jnp.arange(sums.reasons.shape[0])),
-        length=ended(info.step_count),
-        episode_return=ended(actors_return),
-        zone_seconds=ended(learner_first(info.score)),
-        statistics=ended(learner_first(info.statistics)),
-        lost_shots=ended(info.lost_shots),
-        lost_clouds=ended(info.lost_clouds),
-        decisions=alive.sum(dtype=jnp.float32),
-        in_zone=(lives & learner_rows(info.in_zone)).sum(dtype=jnp.float32),
-        survived=lives.sum(dtype=jnp.float32),
-        reward=reward.sum(),
-        components=components.sum((0, 1)),
-        deaths=(alive & ~lives).sum(dtype=jnp.float32),
-    )
-    return jax.tree.map(jnp.add, sums, new)
 
 
 def collect(
@@ -213,7 +179,7 @@ def collect(
             over=over,
             final_value=final_value,
         )
-        return (after, _add(sums, step, alive, total_return), seen), out
+        return (after, add_step(sums, step, alive, total_return), seen), out
 
     def part(state: tuple[Actors, RolloutSums, Moments], keys: Array) -> tuple[Any, tuple[Carry, Rollout]]:
         first = state[0].carry

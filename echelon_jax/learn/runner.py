@@ -93,6 +93,7 @@ class Runner:
         """Run to the configured number of updates, or until SIGINT or SIGTERM; the state reached is saved in either case."""
         config, env = self.config, Echelon(self.env_config)
         trainer = make_train(AutoReset(env), config)
+        self.heads = trainer.network.head_names
         slices, slice_size = self._bank_shape()
         with self.progress, WorldBankFeeder(self.env_config, config.seed, slices, slice_size, processes=1) as feeder:
             done = checkpoint.read_manifest(self.run_dir).update if self.resume else 0
@@ -155,10 +156,10 @@ class Runner:
             line = {
                 "update": at,
                 **self._speed(at, wall, cpu),
-                **summarize([metrics], team),
+                **summarize([metrics], team, self.heads, config.opponent),
             }
             sinks.write(line)
-            self.progress.advance(at, line, summarize(list(window), team))
+            self.progress.advance(at, line, summarize(list(window), team, self.heads, config.opponent))
 
         update = int(state.update)
         launches = 0
