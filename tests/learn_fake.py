@@ -62,6 +62,7 @@ class FakeEnv:
         shown = jnp.where(state.step_count[:, None] == 0, state.sign, 0.0)
         obs = jnp.zeros((arenas, mechs, layout.size), jnp.float32)
         obs = obs.at[..., layout["contact_0/offset"].offset].set(shown)
+        obs = obs.at[..., layout["contact_0/used"].offset].set(1.0)  # for networks that look only at used slots
         obs = obs.at[..., layout["own/time"].offset].set(state.step_count[:, None] / MAX_STEPS)
         obs = obs.at[..., layout["telemetry"].slice].set(state.telemetry[:, None].astype(jnp.float32))
         return jnp.where(state.alive[..., None], obs, 0.0)

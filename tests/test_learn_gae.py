@@ -119,3 +119,22 @@ def test_dead_rows_have_no_influence():
         for c in (case, spoilt)
     )
     assert np.array_equal(plain[0], other[0]) and np.array_equal(plain[1], other[1])
+
+
+def test_a_share_of_nothing_is_an_end_and_a_whole_share_is_none():
+    rng = np.random.default_rng(4)
+    shape = (6, 2, 3)
+    f = lambda: jnp.asarray(rng.normal(size=shape), jnp.float32)  # noqa: E731
+    reward, value, final, last = f(), f(), f(), f()[0]
+    no, living, died = jnp.zeros(shape, bool), jnp.ones(shape, bool), jnp.asarray(rng.random(shape) < 0.3)
+
+    def run(terminated, passed_on):
+        out = gae(reward, value, terminated, no, living, final, last, gamma=0.99, lam=0.95, passed_on=passed_on)
+        return np.asarray(out[0])
+
+    assert np.allclose(run(no, jnp.where(died, 0.0, 1.0)), run(died, None), atol=1e-6)
+    assert np.allclose(run(no, jnp.ones(shape)), run(no, None), atol=1e-6)
+    half = run(no, jnp.where(died, 0.5, 1.0))
+    t, a, m = np.argwhere(np.asarray(died)[:-1])[0]
+    after = 0.5 * 0.99 * (float(value[t + 1, a, m]) + 0.95 * half[t + 1, a, m])
+    assert half[t, a, m] == pytest.approx(float(reward[t, a, m]) + after - float(value[t, a, m]), abs=1e-5)

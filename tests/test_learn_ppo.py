@@ -1,5 +1,7 @@
 """The PPO loss and its minibatches (learning spec 4.3, B.3, T10, T11)."""
 
+import dataclasses
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -177,3 +179,77 @@ def test_the_reported_gradient_norm_is_before_clipping():
     large = batch.replace(target=batch.target + 100.0)
     metrics = run_update(large, jax.random.key(0))[2]
     assert float(metrics.grad_norm[0, 0]) > 10 * 0.5
+
+
+# -- Chunks, burn-in, the KL stop, value clipping ------------------------------------------------------------------------------
+
+
+def test_chunks_are_laid_out_chunk_by_chunk():
+    time, arenas = 6, 2
+    marks = (10 * jnp.arange(time)[:, None] + jnp.arange(arenas)).astype(jnp.float32)
+    cut = ppo.in_chunks(jax.tree.map(lambda _: marks[..., None], random_batch()), 3)
+    found = np.asarray(cut.reset)[..., 0]
+    assert found.shape == (2, 6)
+    for chunk in range(3):
+        for arena in range(arenas):
+            assert found[:, chunk * arenas + arena].tolist() == [10 * (2 * chunk) + arena, 10 * (2 * chunk + 1) + arena]
+
+
+def long_batch(steps):
+    """A batch of `steps` decisions of living mechs by the first policy, and the memory before each of its single steps."""
+    rng = np.random.default_rng(9)
+    shape = (steps, ARENAS, TEAM)
+    f = lambda *s: jnp.asarray(rng.normal(size=s), jnp.float32)  # noqa: E731
+    observation = Observation(f(*shape, 4), jnp.asarray(rng.integers(0, 2, (steps, ARENAS, 3)), jnp.uint8))
+    reset = jnp.asarray(rng.random(shape) < 0.2)
+    carry = jax.tree.map(lambda x: f(*x.shape), CARRY)
+    memories, now = [], carry
+    for t in range(steps):
+        memories.append(now)
+        now = NETWORK.apply(PARAMS, now, jax.tree.map(lambda x, t=t: x[t], observation), reset[t])[0]
+    distribution, value = NETWORK.unroll(PARAMS, carry, observation, reset)
+    sample, alive = f(*shape, 3), jnp.ones(shape, bool)
+    density = distribution.head_log_density(sample)
+    batch = ppo.Batch(observation, reset, alive, alive, sample, density, value, f(*shape), f(*shape))
+    return batch, memories
+
+
+@pytest.mark.parametrize("burn_in", [False, True])
+def test_a_chunk_starts_from_the_memory_that_the_rollout_had_there(burn_in):
+    batch, memories = long_batch(4)
+    first = [memories[0], memories[2]]
+    if burn_in:  # the second chunk's stored memory is not used, so it may be anything
+        first[1] = jax.tree.map(lambda x: x + 3.0, first[1])
+    carries = jax.tree.map(lambda *x: jnp.stack(x), *first)
+    config = dataclasses.replace(CONFIG, epochs=1, minibatches=1, burn_in=burn_in)
+    pace = ppo.Pace(jnp.float32(0.0), ENTROPY)
+    state = OPTIMIZER.init(PARAMS)
+    run = jax.jit(lambda c, b: ppo.update(NETWORK, config, OPTIMIZER, pace, PARAMS, state, c, b, jax.random.key(0)))
+    metrics = run(carries, batch)[2]
+    assert float(metrics.ratio_error.max()) < 1e-5
+    assert float(run(jax.tree.map(lambda x: x + 1.0, carries), batch)[2].ratio_error.max()) > 1e-3
+
+
+def test_after_too_large_a_kl_the_rest_of_the_update_is_left_out():
+    batch = random_batch()
+    config = dataclasses.replace(CONFIG, target_kl=1e-9)
+    carries = jax.tree.map(lambda x: x[None], CARRY)
+
+    def run(config, rate):
+        pace = ppo.Pace(jnp.float32(rate), ENTROPY)
+        state = OPTIMIZER.init(PARAMS)
+        return ppo.update(NETWORK, config, OPTIMIZER, pace, PARAMS, state, carries, batch, jax.random.key(0))
+
+    _, _, stopped = jax.jit(lambda: run(config, 1e-2))()
+    # The first minibatch has a KL of 0, the second shows what the first step did.
+    assert stopped.stopped.ravel().tolist() == [0.0, 0.0, 1.0, 1.0]
+    params, _, never = jax.jit(lambda: run(dataclasses.replace(CONFIG, target_kl=10.0), 1e-2))()
+    assert not never.stopped.any()
+    plain = run_update(batch, jax.random.key(0))[0]
+    assert all(np.allclose(a, b, atol=1e-6) for a, b in zip(jax.tree.leaves(params), jax.tree.leaves(plain)))
+
+
+def test_a_clipped_value_pays_the_larger_of_two_errors():
+    value, old, target = (jnp.asarray(x, jnp.float32) for x in ([2.0, 0.1, -1.0], [0.0, 0.0, 0.0], [3.0, 1.0, -1.0]))
+    assert ppo.value_terms(value, old, target, 0.0).tolist() == pytest.approx([0.5, 0.405, 0.0])
+    assert ppo.value_terms(value, old, target, 0.2).tolist() == pytest.approx([0.5 * 2.8**2, 0.405, 0.5 * 0.8**2])
