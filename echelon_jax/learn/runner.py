@@ -10,9 +10,10 @@ from __future__ import annotations
 
 import json
 import signal
+import threading
 import time
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from types import FrameType
 from typing import Any
@@ -33,7 +34,7 @@ from echelon_jax.learn.progress import Progress
 from echelon_jax.learn.rewards import reward_weights
 from echelon_jax.learn.runs import describe, write_summary
 from echelon_jax.learn.sinks import JsonLines, Sink, Sinks, TensorBoard, drop_lines_after
-from echelon_jax.learn.trainer import TrainState, make_train
+from echelon_jax.learn.trainer import Train, TrainState, make_train
 from echelon_jax.worldgen.bank import WorldBankFeeder, swapped_slice
 
 WINDOW = 5  # launches that the shown rates run over
@@ -49,6 +50,7 @@ class Runner:
         save_every: launches between checkpoints.
         sinks: where metrics go besides metrics.jsonl and TensorBoard.
         time_parts: measure a rollout alone before training, which compiles a second program.
+        launcher: compiles the launch, given the trainer, a state and the environment's parameters (`seeds` shares one).
 
     Raises:
         CheckpointError: the directory cannot be written or holds another run, or its checkpoint cannot be used.
@@ -65,10 +67,12 @@ class Runner:
         progress: Progress | None = None,
         sinks: Sequence[Sink] = (),
         time_parts: bool = False,
+        launcher: Callable[[Train, TrainState, EnvParams], Callable[..., Any]] | None = None,
     ) -> None:
         self.run_dir, self.config, self.env_config = run_dir, config, env_config
         self.resume, self.save_every = resume, save_every
         self.sinks, self.time_parts = sinks, time_parts
+        self.launcher = compile_launch if launcher is None else launcher
         self.measured: dict[str, float | None] = {"seconds/compile": None, "seconds/rollout": None}
         self.progress = Progress(config, env_config, run_dir) if progress is None else progress
         self._stop = False
@@ -103,7 +107,7 @@ class Runner:
             state = self._first_state(trainer, env_params)
             self.progress.phase("compiling the training program (once, a minute or less)")
             began = time.perf_counter()
-            launch = trainer.launch.lower(state, env_params).compile()  # type: ignore[attr-defined]
+            launch = self.launcher(trainer, state, env_params)
             compiling = time.perf_counter() - began
             self.measured["seconds/compile"] = compiling
             if self.time_parts:
@@ -112,7 +116,7 @@ class Runner:
             self.progress.compiled(compiling)
             drop_lines_after(self.run_dir / "metrics.jsonl", done)
             ours = JsonLines(self.run_dir), TensorBoard(self.run_dir, done)
-            with _StopOnSignal(self), Sinks([*ours, *self.sinks]) as sinks:
+            with StopOnSignal(self.stop, self.progress), Sinks([*ours, *self.sinks]) as sinks:
                 return self._loop(launch, state, env, env_params, feeder, slices, slice_size, sinks)
 
     def _bank_shape(self) -> tuple[int, int]:
@@ -208,20 +212,26 @@ class Runner:
         self._stop = True
 
 
-class _StopOnSignal:
-    """SIGINT and SIGTERM end the run after the launch in progress; a second one is fatal as usual."""
+def compile_launch(trainer: Train, state: TrainState, env_params: EnvParams) -> Callable[..., Any]:
+    """Return the compiled launch of one run."""
+    return trainer.launch.lower(state, env_params).compile()  # type: ignore[attr-defined]
 
-    def __init__(self, runner: Runner) -> None:
-        self.runner = runner
+
+class StopOnSignal:
+    """SIGINT and SIGTERM call `stop`, once; a second one is fatal as usual. Does nothing off the main thread."""
+
+    def __init__(self, stop: Callable[[], None], progress: Progress) -> None:
+        self.stop, self.progress = stop, progress
         self.before: dict[int, Any] = {}
 
     def __enter__(self) -> None:
-        for number in (signal.SIGINT, signal.SIGTERM):
-            self.before[number] = signal.signal(number, self._handle)
+        if threading.current_thread() is threading.main_thread():
+            for number in (signal.SIGINT, signal.SIGTERM):
+                self.before[number] = signal.signal(number, self._handle)
 
     def _handle(self, number: int, frame: FrameType | None) -> None:
-        self.runner.progress.note("stopping after this update; once more to stop at once")
-        self.runner.stop()
+        self.progress.note("stopping after this update; once more to stop at once")
+        self.stop()
         self.__exit__()
 
     def __exit__(self, *exc: object) -> None:
