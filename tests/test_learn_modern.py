@@ -1,5 +1,6 @@
 """The `modern` network: a set of mechs, embedded maps, memory, heads, a critic that sees the team."""
 
+import dataclasses
 import functools
 
 import jax
@@ -18,6 +19,7 @@ from echelon_jax.learn.modern_network import ModernNetwork
 from echelon_jax.learn.normalize import batch_moments
 from echelon_jax.learn.structure import structure_of
 from echelon_jax.learn.trainer import make_network, make_train
+from echelon_jax.rules.mechs import HEAVY, PACK_CLASSES
 
 CONFIG = EnvConfig(size_x=28, size_y=28)
 FEATURES, STRUCTURE = features_of(CONFIG, factored=True), structure_of(CONFIG)
@@ -172,6 +174,24 @@ def test_each_part_can_be_left_out(part):
     shapes = [jax.eval_shape(network.init, jax.random.key(0)) for network in (whole, without)]
     sizes = [sum(x.size for x in jax.tree.leaves(tree)) for tree in shapes]
     assert sizes[1] < sizes[0]
+
+
+def test_class_networks_give_each_mech_the_network_of_its_class():
+    """Equal networks for all classes act as one; another heavy's network changes the heavy and, through the critic, values."""
+    network = dataclasses.replace(NETWORK, class_networks=True)
+    fresh = jax.eval_shape(network.init, jax.random.key(0))
+    assert jax.tree.map(lambda x: x.shape, fresh) == jax.tree.map(lambda x: (4, *x.shape), PARAMS)
+    alike = jax.tree.map(lambda x: jnp.broadcast_to(x, (4, *x.shape)), PARAMS)
+    own, shared, legal = random_rows(12, 2)
+    observation, carry = observe(own, shared, legal), NETWORK.initial_carry(ARENAS, TEAM)
+    reset = jnp.zeros((2, ARENAS, TEAM), bool)
+    unroll = jax.jit(network.unroll)
+    one, value = jax.jit(NETWORK.unroll)(PARAMS, carry, observation, reset)
+    many, values = unroll(alike, carry, observation, reset)
+    assert close((one.outputs, value), (many.outputs, values))
+    other, _ = unroll(jax.tree.map(lambda x: x.at[HEAVY].multiply(0.5), alike), carry, observation, reset)
+    changed = np.abs(np.asarray(other.outputs["throttle"] - many.outputs["throttle"])).max((0, 1, 3)) > 1e-5
+    assert changed.tolist() == [c == HEAVY for c in PACK_CLASSES]
 
 
 def test_the_forget_gates_bias_starts_at_one():

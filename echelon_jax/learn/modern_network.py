@@ -18,6 +18,7 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from flax import linen as nn
 from jaxtyping import Array, Bool, Float32, Key
 
@@ -27,6 +28,7 @@ from echelon_jax.learn.features import Features, Observation
 from echelon_jax.learn.heads import CATEGORICAL, GAUSSIAN, Heads
 from echelon_jax.learn.networks import Carry, Params
 from echelon_jax.learn.structure import Slots, Structure
+from echelon_jax.rules.mechs import CLASS_NAMES, PACK_CLASSES
 
 SETS = (
     "friend",
@@ -189,15 +191,9 @@ class ModernModule(nn.Module):
                 outputs[name] = part
         return Factored(self.heads, outputs, log_stds, legal), y
 
-    def judge(
-        self, y: Float32[Array, "*batch mechs lstm"], alive: Bool[Array, "*batch mechs"]
-    ) -> Float32[Array, "*batch mechs"]:
+    def judge(self, view: Float32[Array, "*batch mechs view"]) -> Float32[Array, "*batch mechs"]:
         """Return the value of every mech, the dead ones' too, in units of the return statistics."""
-        if self.team_critic:
-            lives = alive[..., None].astype(jnp.float32)
-            living = (y * lives).sum(-2, keepdims=True) / jnp.maximum(lives.sum(-2, keepdims=True), 1.0)
-            y = jnp.concatenate([y, jnp.broadcast_to(living, y.shape), lives], -1)
-        return self.value_layer(nn.relu(self.value_hidden(y)))[..., 0]
+        return self.value_layer(nn.relu(self.value_hidden(view)))[..., 0]
 
     def everything(self, carry: Carry, observation: Observation, reset: Bool[Array, "arenas mechs"]) -> Any:
         """Run one step of all layers."""
@@ -205,7 +201,16 @@ class ModernModule(nn.Module):
         carry = self.cell(carry, x, reset)
         assert observation.legal is not None
         distribution, y = self.act(carry.h, targets, observation.legal)
-        return carry, distribution, self.judge(y, alive)
+        return carry, distribution, self.judge(team_view(y, alive) if self.team_critic else y)
+
+
+def team_view(
+    y: Float32[Array, "*batch mechs lstm"], alive: Bool[Array, "*batch mechs"]
+) -> Float32[Array, "*batch mechs view"]:
+    """Return what the team critic reads: a mech's memory, the mean of its living team mates' (itself included), whether it lives."""
+    lives = alive[..., None].astype(jnp.float32)
+    living = (y * lives).sum(-2, keepdims=True) / jnp.maximum(lives.sum(-2, keepdims=True), 1.0)
+    return jnp.concatenate([y, jnp.broadcast_to(living, y.shape), lives], -1)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -219,6 +224,7 @@ class ModernNetwork:
         forget_bias: bias of the forget gate at initialisation.
         initial_log_std: log of the Gaussians' spread at initialisation.
         layer_norm, team_critic, attention: parts that can be left out, for comparisons.
+        class_networks: parameters of its own for each mech class; every leaf then has a leading axis of classes.
     """
 
     features: Features
@@ -230,6 +236,7 @@ class ModernNetwork:
     layer_norm: bool = True
     team_critic: bool = True
     attention: bool = True
+    class_networks: bool = False
 
     @property
     def heads(self) -> Heads:
@@ -274,9 +281,12 @@ class ModernNetwork:
             jnp.zeros((1, self.features.shared_size), jnp.uint8),
             jnp.ones((1, 1, self.heads.legal_size), bool),
         )
-        carry = self.initial_carry(1, 1)
-        variables = self.module.init(key, carry, observation, jnp.zeros((1, 1), bool), method="everything")
-        return variables["params"]
+        carry, never = self.initial_carry(1, 1), jnp.zeros((1, 1), bool)
+
+        def one(key: Key[Array, ""]) -> Params:
+            return self.module.init(key, carry, observation, never, method="everything")["params"]
+
+        return jax.vmap(one)(jax.random.split(key, len(CLASS_NAMES))) if self.class_networks else one(key)
 
     def initial_carry(self, arenas: int, mechs: int) -> Carry:
         """Return the memory of mechs that have seen nothing: zeros."""
@@ -287,31 +297,62 @@ class ModernNetwork:
         self, params: Params, carry: Carry, observation: Observation, reset: Bool[Array, "arenas mechs"]
     ) -> tuple[Carry, Factored, Float32[Array, "arenas mechs"]]:
         """Run one decision; `reset` is the previous done: an episode boundary lies before this observation."""
-        return self._call("everything", params, carry, observation, reset)
-
-    def _call(self, method: str, params: Params, *inputs: Any) -> Any:
-        return self.module.apply({"params": params}, *inputs, method=method)
+        if not self.class_networks:
+            return self._call("everything", params, carry, observation, reset)
+        x, targets, alive = self._encode(params, observation)
+        carry = self._rows("cell", params, 1, carry, x, reset)
+        return carry, *self._after(params, carry.h, targets, alive, observation.legal)
 
     def unroll(
         self, params: Params, carry: Carry, observation: Observation, reset: Bool[Array, "time arenas mechs"]
     ) -> tuple[Factored, Float32[Array, "time arenas mechs"]]:
         """Run a stored sequence from its first memory: what `apply` gives step by step, with only the LSTM in a scan."""
-        x, targets, alive = self._call("encode", params, observation)
+        x, targets, alive = self._encode(params, observation)
 
         def step(carry: Carry, now: tuple[Array, Array]) -> tuple[Carry, Array]:
-            carry = self._call("cell", params, carry, *now)
+            carry = self._rows("cell", params, 1, carry, *now)
             return carry, carry.h
 
         _, h = jax.lax.scan(step, carry, (x, reset))
-        distribution, y = self._call("act", params, h, targets, observation.legal)
-        return distribution, self._call("judge", params, y, alive)
+        return self._after(params, h, targets, alive, observation.legal)
 
     def remember(
         self, params: Params, carry: Carry, observation: Observation, reset: Bool[Array, "time arenas mechs"]
     ) -> Carry:
         """Return the memory behind a stored sequence."""
-        x, _, _ = self._call("encode", params, observation)
-        return jax.lax.scan(lambda c, now: (self._call("cell", params, c, *now), None), carry, (x, reset))[0]
+        x, _, _ = self._encode(params, observation)
+        return jax.lax.scan(lambda c, now: (self._rows("cell", params, 1, c, *now), None), carry, (x, reset))[0]
+
+    def _call(self, method: str, params: Params, *inputs: Any) -> Any:
+        return self.module.apply({"params": params}, *inputs, method=method)
+
+    def _encode(self, params: Params, observation: Observation) -> tuple[Array, Array, Array]:
+        own, shared = observation.own, observation.shared
+        lead = own.ndim - 2
+        return self._by_class(lambda p, rows: self._call("encode", p, Observation(rows, shared)), params, lead, own)
+
+    def _after(self, params: Params, h: Array, targets: Array, alive: Array, legal: Any) -> tuple[Factored, Array]:
+        distribution, y = self._rows("act", params, h.ndim - 2, h, targets, legal)
+        view = team_view(y, alive) if self.team_critic else y
+        return distribution, self._rows("judge", params, h.ndim - 2, view)
+
+    def _rows(self, method: str, params: Params, lead: int, *inputs: Any) -> Any:
+        return self._by_class(lambda p, *rows: self._call(method, p, *rows), params, lead, *inputs)
+
+    def _by_class(self, function: Any, params: Params, lead: int, *inputs: Any) -> Any:
+        """Return function(params, *inputs); with class networks once per class, on the mechs (axis `lead`) of that class."""
+        if not self.class_networks:
+            return function(params, *inputs)
+        mechs = jax.tree.leaves(inputs)[0].shape[lead]
+        classes = np.resize(np.asarray(PACK_CLASSES), mechs)  # team rows are whole packs in order
+        order, parts = [], []
+        for mech_class in sorted(set(PACK_CLASSES)):
+            rows = np.flatnonzero(classes == mech_class)
+            order.append(rows)
+            own = jax.tree.map(lambda leaf, c=mech_class: leaf[c], params)
+            parts.append(function(own, *jax.tree.map(lambda x, r=rows: jnp.take(x, r, axis=lead), inputs)))
+        back = np.argsort(np.concatenate(order))
+        return jax.tree.map(lambda *x: jnp.take(jnp.concatenate(x, lead), back, axis=lead), *parts)
 
     def project(self, params: Params) -> Params:
         """Return the parameters: none has a range."""

@@ -122,6 +122,7 @@ def make_network(config: TrainConfig, env_config: EnvConfig) -> Network:
         layer_norm=config.layer_norm,
         team_critic=config.team_critic,
         attention=config.attention,
+        class_networks=config.class_networks,
     )
 
 
