@@ -519,6 +519,23 @@ def test_who_has_rolled_is_remembered_alike():
     assert remembered > 1
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize("switch", SWITCHES)
+def test_a_switch_inverted_in_jax_is_noticed(switch):
+    inverted = dataclasses.replace(ALL, **{switch: False})
+    run = fuzz.stepper(inverted, fuzz.compile_step(inverted))
+
+    def step(state, actions, noise):
+        return run(state, actions, noise if inverted.fair_order else noise.replace(fire_order=None, wreck=None))
+
+    cases = [case_of(ALL, scene) for scene in SCENES.values()]
+    noticed = 0
+    for start in range(0, len(cases), fuzz.WIDTH):
+        some = cases[start : start + fuzz.WIDTH]
+        noticed += int((~fuzz.agreeing(fuzz.fields_of(step, ALL, some), len(some))).sum())
+    assert noticed > 0
+
+
 @pytest.mark.parametrize(("rules", "drawn_for"), [(ORIGINAL, ALL), (ALL, ORIGINAL)])
 def test_draws_of_other_rules_are_refused(rules, drawn_for):
     case = jax.tree.map(lambda leaf: np.asarray(leaf)[None], make_case(drawn_for, 0))

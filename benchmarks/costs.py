@@ -1,0 +1,138 @@
+"""What the mended rules and the modern observation cost: `python benchmarks/costs.py`.
+
+Two comparisons, both in one process, one thread, the two sides taking turns, in CPU time:
+
+- switches: an environment step under random actions with all fifteen switches on against none, resets included, observation,
+  actions and reward the original's on both sides;
+- observation: the modern observation against the original's, of the same states.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import time
+from typing import Any
+
+from echelon_jax.cli.common import set_up_jax
+
+SIZE = 60
+STEPS_PER_LAUNCH = 48
+PLAYED = 2  # launches of random play before an observation is timed
+LOOKS = 8
+
+
+def random_play(env: Any, arenas: int, worlds: int = 64) -> tuple[Any, Any, Any]:
+    """(launch, state, params): compiled random play of STEPS_PER_LAUNCH steps, and where it begins."""
+    import jax
+    import jax.numpy as jnp
+
+    from echelon_jax.env.autoreset import AutoReset
+    from echelon_jax.worldgen.bank import bank_seeds, generate_worlds
+
+    config, resetting = env.config, AutoReset(env)
+    params = env.params(env.make_bank(generate_worlds(config, bank_seeds(0, 0, 0, worlds))))
+
+    def one(params: Any, state: Any, key: Any) -> tuple[Any, Any]:
+        env_key, action_key = jax.random.split(key)
+        shape = (arenas, config.num_mechs, config.action_size)
+        actions = jax.random.uniform(action_key, shape, jnp.float32, -1.0, 1.0)
+        state, step = resetting.step_batch(params, jax.random.split(env_key, arenas), state, actions)
+        # Every result is used, so that nothing is optimised away.
+        return state, step.observation.sum() + step.reward.sum() + step.final_observation[:, 0, 0].sum()
+
+    def launch(params: Any, state: Any, key: Any) -> tuple[Any, Any]:
+        return jax.lax.scan(lambda s, k: one(params, s, k), state, jax.random.split(key, STEPS_PER_LAUNCH))
+
+    state, _ = jax.jit(env.reset_batch)(params, jax.random.split(jax.random.key(0), arenas))
+    return jax.jit(launch, donate_argnums=1), state, params
+
+
+def switches(arenas: int, repeats: int) -> dict[str, Any]:
+    """CPU microseconds of an environment step with all switches on and with none."""
+    import jax
+
+    from echelon_jax.config import EnvConfig
+    from echelon_jax.env.environment import Echelon
+
+    kept = {"size_x": SIZE, "size_y": SIZE, "observation": "original", "actions": "original", "reward": "original"}
+    games = {"none": EnvConfig.original(size_x=SIZE, size_y=SIZE), "all": EnvConfig(**kept)}
+    plays = {name: list(random_play(Echelon(config), arenas)) for name, config in games.items()}
+    spent = dict.fromkeys(games, 0.0)
+    launches = repeats * games["none"].max_steps // STEPS_PER_LAUNCH  # whole episodes, in step with each other
+    for number in range(-1, launches):
+        for name, (launch, state, params) in plays.items():
+            began = time.process_time()
+            plays[name][1], used = launch(params, state, jax.random.fold_in(jax.random.key(1), number + 1))
+            used.block_until_ready()
+            if number >= 0:  # the first compiles
+                spent[name] += time.process_time() - began
+    steps = launches * STEPS_PER_LAUNCH * arenas
+    cost = {name: 1e6 * seconds / steps for name, seconds in spent.items()}
+    return {"arenas": arenas, "env_steps": steps, "microseconds": cost, "ratio": cost["all"] / cost["none"]}
+
+
+def observation(arenas: int, repeats: int, packs: int, mode: str) -> dict[str, Any]:
+    """CPU microseconds per arena of the two observations, of the same states in the middle of random games."""
+    import jax
+    import jax.numpy as jnp
+
+    from echelon_jax.config import EnvConfig
+    from echelon_jax.env.environment import Echelon, look
+
+    game = {"size_x": SIZE, "size_y": SIZE, "num_packs": packs, "observation_mode": mode}
+    configs = {name: EnvConfig(**game, observation=name, actions=name) for name in ("original", "modern")}
+    launch, state, params = random_play(Echelon(configs["modern"]), arenas, 16)
+    for number in range(PLAYED):
+        state, _ = launch(params, state, jax.random.fold_in(jax.random.key(1), number))
+
+    def looking(config: Any) -> Any:
+        """Observes LOOKS times in one program, into one buffer, as a rollout does; each time waits for the last."""
+
+        def again(rules: Any, state: Any, last: Any) -> Any:
+            moved = state.sim.mechs.position + 0.0 * last[0, 0, 0]
+            mechs = state.sim.mechs.replace(position=moved)
+            return look(config, rules, state.replace(sim=state.sim.replace(mechs=mechs)))[0].observation
+
+        def run(rules: Any, state: Any) -> Any:
+            first = jnp.zeros((arenas, config.num_mechs, config.observation_size), jnp.float32)
+            return jax.lax.fori_loop(0, LOOKS, lambda _, last: again(rules, state, last), first)
+
+        return jax.jit(run)
+
+    seen = {"original": state.replace(recall=None), "modern": state}
+    looks = {name: looking(config) for name, config in configs.items()}
+    spent: dict[str, list[float]] = {name: [] for name in looks}
+    for number in range(-1, repeats):
+        for name, run in looks.items():
+            began = time.process_time()
+            jax.block_until_ready(run(params.rules, seen[name]))
+            if number >= 0:
+                spent[name].append(time.process_time() - began)
+    cost = {name: 1e6 * sorted(seconds)[len(seconds) // 2] / (LOOKS * arenas) for name, seconds in spent.items()}
+    return {"arenas": arenas, "repeats": repeats, "microseconds": cost, "ratio": cost["modern"] / cost["original"]}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--what", choices=("switches", "observation", "all"), default="all")
+    parser.add_argument("--arenas", type=int, default=256)
+    parser.add_argument("--games", type=int, default=4, help="episodes an arena plays for the switches")
+    parser.add_argument("--repeats", type=int, default=40, help="observations timed")
+    parser.add_argument("--packs", type=int, nargs="*", default=(1, 2), help="packs a team of the games observed")
+    parser.add_argument("--modes", nargs="*", choices=("full", "partial"), default=("full", "partial"))
+    args = parser.parse_args()
+    set_up_jax(1)
+    report: dict[str, Any] = {}
+    if args.what in ("switches", "all"):
+        report["switches"] = switches(args.arenas, args.games)
+    if args.what in ("observation", "all"):
+        for packs in args.packs:
+            for mode in args.modes:
+                name = f"observation, {5 * packs}v{5 * packs}, {mode}"
+                report[name] = observation(args.arenas // packs, args.repeats, packs, mode)
+    print(json.dumps(report, indent=1))
+
+
+if __name__ == "__main__":
+    main()
