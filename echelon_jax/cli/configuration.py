@@ -12,18 +12,20 @@ from pathlib import Path
 from typing import Any
 
 from echelon_jax.cli.common import SWITCH_TEXTS
-from echelon_jax.cli.errors import UsageError
+from echelon_jax.cli.errors import UsageError, checked
 from echelon_jax.cli.fields import field_texts
 from echelon_jax.config import SWITCHES, EnvConfig
+from echelon_jax.learn import migrations
 from echelon_jax.learn.config import PRESETS, TrainConfig
 
-DESCRIBED = ("version", "jax", "git", "train", "env")  # keys of a run's config.json
+DESCRIBED = ("version", "jax", "git", "run", "format", "train", "env")  # keys of a run's config.json
 
 
 def read_configuration(path: Path) -> tuple[dict[str, Any], dict[str, Any]]:
     """Return the training and environment fields of a config.json, or of the run directory that holds one.
 
-    Fields that the file does not have (of an older version, or written by hand) are left to their defaults by the caller.
+    Fields that a run of an older version does not have get the value that did then what the run did (learn/migrations.py);
+    those that a file written by hand leaves out, one without "version", are left to their defaults by the caller.
 
     Raises:
         UsageError: missing, not JSON, or with a key that no configuration has (it is named).
@@ -41,7 +43,10 @@ def read_configuration(path: Path) -> tuple[dict[str, Any], dict[str, Any]]:
     _refuse_unknown(file, "", described, DESCRIBED)
     for section, fields, kind in zip(("train.", "env."), sections, (TrainConfig, EnvConfig), strict=True):
         _refuse_unknown(file, section, fields, [f.name for f in dataclasses.fields(kind)])
-    return sections
+    if "version" not in described:
+        return sections
+    train, env = checked(migrations.train_config, sections[0]), checked(migrations.env_config, sections[1])
+    return dataclasses.asdict(train), dataclasses.asdict(env)
 
 
 def _refuse_unknown(file: Path, section: str, found: dict[str, Any], known: Any) -> None:

@@ -3,15 +3,18 @@
 RUN/config.json        training and environment configuration, versions, git revision
 RUN/metrics.jsonl      one line per launch (docs/metrics.md); RUN/tensorboard/ holds the same
 RUN/summary.json       how far the run came, its best and last figures
-RUN/checkpoints/       see `checkpoint`
+RUN/checkpoints/       see `checkpoint`; written in the background
+RUN/.lock              held by the process that trains
 """
 
 from __future__ import annotations
 
+import hashlib
 import json
 import signal
 import threading
 import time
+import uuid
 from collections import deque
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -26,16 +29,20 @@ from echelon_jax.env.autoreset import AutoReset
 from echelon_jax.env.environment import Echelon
 from echelon_jax.env.state import EnvParams
 from echelon_jax.learn import checkpoint
-from echelon_jax.learn.checkpoint import CheckpointError
+from echelon_jax.learn.checkpoint import Bank, CheckpointError, Manifest
 from echelon_jax.learn.clock import LaunchClock, device_megabytes, host_megabytes, time_rollout
 from echelon_jax.learn.config import TrainConfig
+from echelon_jax.learn.evaluation import wilson
+from echelon_jax.learn.lock import RunLock
 from echelon_jax.learn.metrics import Metrics, summarize
 from echelon_jax.learn.progress import Progress
 from echelon_jax.learn.rewards import reward_weights
 from echelon_jax.learn.runs import describe, write_summary
+from echelon_jax.learn.saver import Saver
 from echelon_jax.learn.sinks import JsonLines, Sink, Sinks, TensorBoard, drop_lines_after
 from echelon_jax.learn.trainer import Train, TrainState, make_train
-from echelon_jax.worldgen.bank import WorldBankFeeder, swapped_slice
+from echelon_jax.learn.tree_files import digest
+from echelon_jax.worldgen.bank import WorldArrays, WorldBankFeeder, swapped_slice
 
 WINDOW = 5  # launches that the shown rates run over
 
@@ -48,6 +55,7 @@ class Runner:
         config, env_config: validated configurations.
         resume: continue from the last checkpoint in `run_dir` instead of starting; bit for bit as if never interrupted.
         save_every: launches between checkpoints.
+        keep, keep_best: how many of the last checkpoints stay, and whether the best does (docs/reliability.md).
         sinks: where metrics go besides metrics.jsonl and TensorBoard.
         time_parts: measure a rollout alone before training, which compiles a second program.
         launcher: compiles the launch, given the trainer, a state and the environment's parameters (`seeds` shares one).
@@ -64,6 +72,8 @@ class Runner:
         *,
         resume: bool = False,
         save_every: int = 10,
+        keep: int = 3,
+        keep_best: bool = True,
         progress: Progress | None = None,
         sinks: Sequence[Sink] = (),
         time_parts: bool = False,
@@ -71,6 +81,7 @@ class Runner:
     ) -> None:
         self.run_dir, self.config, self.env_config = run_dir, config, env_config
         self.resume, self.save_every = resume, save_every
+        self.keep, self.keep_best = keep, keep_best
         self.sinks, self.time_parts = sinks, time_parts
         self.launcher = compile_launch if launcher is None else launcher
         self.measured: dict[str, float | None] = {"seconds/compile": None, "seconds/rollout": None}
@@ -79,8 +90,11 @@ class Runner:
         self._prepare_directory()
 
     def _prepare_directory(self) -> None:
+        self.resumed: Manifest | None = None
         if self.resume:
-            checkpoint.read_manifest(self.run_dir)
+            self.run_id = _run_id(self.run_dir)
+            self.resumed = checkpoint.read_manifest(self.run_dir)
+            checkpoint.require_same(self.resumed, self.config, self.env_config, run=self.run_id)
         elif (self.run_dir / "config.json").exists():
             raise CheckpointError(
                 f"{self.run_dir} already holds a run; give another --run-dir, or --resume to continue it"
@@ -88,7 +102,8 @@ class Runner:
         try:
             self.run_dir.mkdir(parents=True, exist_ok=True)
             if not self.resume:
-                described = describe(self.config, self.env_config)
+                self.run_id = uuid.uuid4().hex[:12]
+                described = {**describe(self.config, self.env_config), "run": self.run_id}
                 (self.run_dir / "config.json").write_text(json.dumps(described, indent=1))
         except OSError as error:
             raise CheckpointError(f"cannot write to {self.run_dir}: {error.strerror or error}") from error
@@ -99,11 +114,18 @@ class Runner:
         trainer = make_train(AutoReset(env), config)
         self.heads = trainer.network.head_names
         slices, slice_size = self._bank_shape()
-        with self.progress, WorldBankFeeder(self.env_config, config.seed, slices, slice_size, processes=1) as feeder:
-            done = checkpoint.read_manifest(self.run_dir).update if self.resume else 0
+        feed = WorldBankFeeder(self.env_config, config.seed, slices, slice_size, processes=1)
+        with RunLock(self.run_dir), self.progress, feed as feeder:
+            done = 0 if self.resumed is None else self.resumed.update
             self.progress.phase(f"making {config.bank_size} worlds")
             rewards = reward_weights(config, self.env_config)
-            env_params = env.params(env.make_bank(feeder.whole_bank(config.bank_swaps(done))), rewards=rewards)
+            worlds = feeder.whole_bank(config.bank_swaps(done))
+            self.worlds = _slice_digests(worlds, slices)
+            if self.resumed is not None:
+                self.resumed = checkpoint.read_manifest(self.resumed.path)  # under the lock now
+                checkpoint.require_same(self.resumed, config, self.env_config, self.run_id, self._bank(done))
+            env_params = env.params(env.make_bank(worlds), rewards=rewards)
+            del worlds  # the device has them
             state = self._first_state(trainer, env_params)
             self.progress.phase("compiling the training program (once, a minute or less)")
             began = time.perf_counter()
@@ -116,8 +138,9 @@ class Runner:
             self.progress.compiled(compiling)
             drop_lines_after(self.run_dir / "metrics.jsonl", done)
             ours = JsonLines(self.run_dir), TensorBoard(self.run_dir, done)
-            with StopOnSignal(self.stop, self.progress), Sinks([*ours, *self.sinks]) as sinks:
-                return self._loop(launch, state, env, env_params, feeder, slices, slice_size, sinks)
+            saver = Saver(self.run_dir, keep=self.keep, keep_best=self.keep_best)
+            with StopOnSignal(self.stop, self.progress), Sinks([*ours, *self.sinks]) as sinks, saver:
+                return self._loop(launch, state, env, env_params, feeder, slices, slice_size, sinks, saver)
 
     def _bank_shape(self) -> tuple[int, int]:
         c = self.config
@@ -131,9 +154,11 @@ class Runner:
 
     def _first_state(self, trainer: Any, env_params: EnvParams) -> TrainState:
         key = jax.random.key(self.config.seed)
-        if self.resume:
+        if self.resumed is not None:
             template = jax.eval_shape(trainer.init, key, env_params)
-            return checkpoint.restore(self.run_dir, template, self.config, self.env_config)
+            return checkpoint.restore(
+                self.resumed.path, template, self.config, self.env_config, lambda: trainer.init(key, env_params)
+            )
         self.progress.phase("starting the arenas")
         return trainer.init(key, env_params)
 
@@ -147,9 +172,12 @@ class Runner:
         slices: int,
         slice_size: int,
         sinks: Sinks,
+        saver: Saver,
     ) -> TrainState:
         config, team = self.config, self.env_config.team_size
         window: deque[Metrics] = deque(maxlen=WINDOW)
+        extra = {} if self.resumed is None else self.resumed.extra
+        games: deque[list[float]] = deque(extra.get("games", []), maxlen=WINDOW)  # wins and games of each launch
         clock, started = LaunchClock(), time.perf_counter()
 
         def report(at: int, device_metrics: Metrics) -> None:
@@ -162,34 +190,61 @@ class Runner:
                 **self._speed(at, wall, cpu),
                 **summarize([metrics], team, self.heads, config.opponent),
             }
+            played = line["episodes"] or 0.0
+            games.append([round((line["win_rate"] or 0.0) * played), played])
             sinks.write(line)
             self.progress.advance(at, line, summarize(list(window), team, self.heads, config.opponent))
+
+        def save() -> None:
+            wins, played = (sum(column) for column in zip(*games, strict=True)) if games else (0.0, 0.0)
+            saver.save(
+                checkpoint.snapshot(
+                    state,
+                    config,
+                    self.env_config,
+                    extra={**extra, "games": list(games)},
+                    run=self.run_id,
+                    bank=self._bank(update),
+                    score=wilson(wins, int(played))[0],
+                )
+            )
 
         update = int(state.update)
         launches = 0
         waiting: tuple[int, Metrics] | None = None
         while update < config.updates and not self._stop:
-            swap = config.bank_swaps(update)
-            if swap > config.bank_swaps(max(0, update - config.updates_per_launch)):
-                start = swapped_slice(swap, slices) * slice_size
-                bank = env.replace_worlds(env_params.bank, start, feeder.take(swap))
-                env_params = env_params.replace(bank=bank)
+            saver.check()
             state, metrics = launch(state, env_params)
             update += config.updates_per_launch
             launches += 1
+            swap = config.bank_swaps(update)
+            if swap > config.bank_swaps(update - config.updates_per_launch):
+                start = swapped_slice(swap, slices) * slice_size
+                worlds = feeder.take(swap)
+                self.worlds[swapped_slice(swap, slices)] = _slice_digests(worlds, 1)[0]
+                bank = env.replace_worlds(env_params.bank, start, worlds)
+                env_params = env_params.replace(bank=bank)
             if waiting is not None:
                 report(*waiting)
             waiting = update, metrics
             if launches % self.save_every == 0 and update < config.updates:
                 report(*waiting)  # saving waits for the state anyway, and no checkpoint is ahead of its metrics
                 waiting = None
-                checkpoint.save(self.run_dir, state, config, self.env_config)
+                save()
         if waiting is not None:
             report(*waiting)
-        place = checkpoint.save(self.run_dir, state, config, self.env_config)
+        if launches or self.resumed is None:
+            save()
+        place = saver.wait() or checkpoint.find(self.run_dir)
         write_summary(self.run_dir, time.perf_counter() - started, self._stop)
         self.progress.finished(place, self._stop)
         return state
+
+    def _bank(self, update: int) -> Bank:
+        """Which worlds are played after so many updates."""
+        swaps = self.config.bank_swaps(update)
+        worlds = hashlib.sha256("".join(self.worlds).encode()).hexdigest()[:16]
+        return Bank(self.config.seed, swaps, worlds)
 
     def _speed(self, update: int, wall: float, cpu: float) -> dict[str, float | None]:
         """Time and memory of one launch by name."""
@@ -237,3 +292,21 @@ class StopOnSignal:
     def __exit__(self, *exc: object) -> None:
         for number, handler in self.before.items():
             signal.signal(number, handler)
+
+
+def _run_id(run_dir: Path) -> str | None:
+    """The identity of the run in a directory, None if it was made before runs had one."""
+    try:
+        described = json.loads((run_dir / "config.json").read_text())
+    except FileNotFoundError:
+        return None
+    except (OSError, ValueError) as error:
+        raise CheckpointError(f"{run_dir / 'config.json'} cannot be read: {error}") from error
+    found = described.get("run") if isinstance(described, dict) else None
+    return None if found is None else str(found)
+
+
+def _slice_digests(worlds: WorldArrays, slices: int) -> list[str]:
+    """A fingerprint of what each slice of a bank holds."""
+    size = len(worlds.seed) // slices
+    return [digest({k: v[i * size : (i + 1) * size] for k, v in worlds._asdict().items()}) for i in range(slices)]
