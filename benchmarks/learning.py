@@ -1,30 +1,52 @@
-"""Learning curves of a preset over several seeds against the untrained policy.
+"""Learning comparisons: several ways to train, several seeds each, equal environment steps, judged by games.
 
-    python benchmarks/learning.py --seeds 0 1 2 --out docs/results
+    python benchmarks/learning.py networks
+    python benchmarks/learning.py ablations --seeds 0 1 2
+    python benchmarks/learning.py rules
 
-Trains one run per seed with the `cpu` preset, then plays evaluation games of the untrained and of the trained policy of every seed
-against the scripted opponent at its full fire rate, on maps that training never saw, both sides of each. Writes learning.json,
-learning.png and learning.md into --out.
+Trains one run per variant and seed with the `cpu` preset, then plays evaluation games of the untrained and of the trained policy
+against the scripted opponent at its full fire rate, on maps that training never saw, both sides of each, under the rules it was
+trained with. Every finished run is kept under --work, so that a comparison that was cut off goes on where it stopped, and
+`--variant NAME` lets several processes share one. Writes NAME.json, NAME.png and NAME.md into --out once all runs are there.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
-import tempfile
 import time
 from pathlib import Path
 from typing import Any
 
 from echelon_jax.cli.common import GameFlags, set_up_jax
 
-GAME = ("rules", "observation", "actions", "reward")
-SHOWN = {
-    "return_per_mech": "return per mech and episode",
-    "zone_share": "zone share",
-    "per_episode/damage_learner": "damage dealt per episode",
+# The original's network with the numbers that suited it best.
+ORIGINAL_NETWORK = {"network": "original", "learning_rate": 1e-3, "entropy_coefficient": 0.001, "target_kl": 0.0}
+# Of each comparison: its variants as (what it changes in the training configuration, rules).
+COMPARISONS: dict[str, dict[str, tuple[dict[str, Any], str]]] = {
+    "networks": {"modern": ({}, "mended"), "original": (ORIGINAL_NETWORK, "mended")},
+    "ablations": {
+        "modern": ({}, "mended"),
+        "no_share_after_death": ({"after_death": 0.0}, "mended"),
+        "no_layer_norm": ({"layer_norm": False}, "mended"),
+        "mean_pooling": ({"attention": False}, "mended"),
+    },
+    "rules": {"mended": (ORIGINAL_NETWORK, "mended"), "original": (ORIGINAL_NETWORK, "original")},
 }
-JUDGED = {"return_own": "return per mech", "zone_share": "zone share", "damage_own": "damage dealt per game"}
+TITLES = {
+    "networks": "The modern network against the original's",
+    "ablations": "What the parts of the modern learner do",
+    "rules": "The mended game against the original's",
+}
+SHOWN = {"win_rate": "wins in training", "zone_share": "zone share", "per_episode/damage_learner": "damage per episode"}
+JUDGED = {
+    "win_rate": "wins",
+    "zone_share": "zone share",
+    "damage_own": "damage dealt per game",
+    "kills_own": "kills per game",
+    "return_own": "return per mech",
+}
+EVALUATION_SEED = 1000
 
 
 def untrained(config: Any, env_config: Any) -> Any:
@@ -39,126 +61,136 @@ def untrained(config: Any, env_config: Any) -> Any:
     network = make_network(config, env_config)
     params_key, _, _ = jax.random.split(jax.random.key(config.seed), 3)
     moments = jax.tree.map(jnp.asarray, empty_moments(network.features.own_size))
-    return Policy(network, network.init(params_key), moments, config, env_config, update=0, extra={})
+    params = jax.jit(network.init)(params_key)
+    return Policy(network, params, moments, config, env_config, update=0, extra={})
 
 
-def run_seed(seed: int, preset: str, flags: GameFlags, games: int, folder: Path) -> dict[str, Any]:
-    """Train one seed and evaluate it before and after."""
+def run_seed(seed: int, preset: str, overrides: dict[str, Any], rules: str, games: int, folder: Path) -> dict[str, Any]:
+    """Train one seed of a variant and evaluate it before and after."""
     from echelon_jax.cli.evaluate import evaluate_policy
     from echelon_jax.cli.train import DEFAULT_SIZE
     from echelon_jax.learn.checkpoint import load_policy
     from echelon_jax.learn.config import TrainConfig
     from echelon_jax.learn.runner import Runner
 
-    env_config = flags.config(DEFAULT_SIZE[preset])
-    config = TrainConfig.preset(preset, seed=seed).validate()
+    env_config = GameFlags(rules=rules).config(DEFAULT_SIZE[preset])
+    config = TrainConfig.preset(preset, **{**overrides, "seed": seed}).validate()
+    resume = (folder / "checkpoints").exists()
     began, cpu = time.perf_counter(), time.process_time()
-    Runner(folder / f"seed{seed}", config, env_config).train()
+    Runner(folder, config, env_config, resume=resume).train()
     wall, cpu = time.perf_counter() - began, time.process_time() - cpu
-    lines = (folder / f"seed{seed}" / "metrics.jsonl").read_text().splitlines()
+    lines = (folder / "metrics.jsonl").read_text().splitlines()
     results = {}
-    for name, policy in (
-        ("untrained", untrained(config, env_config)),
-        ("trained", load_policy(folder / f"seed{seed}")),
-    ):
-        results[name] = evaluate_policy(policy, "scripted", games=games, arenas=games, seed=1000)
-    keys = ("update", "env_steps", "env_steps_per_cpu_second", "win_rate", *SHOWN)
-    curve = [{key: line[key] for key in keys} for line in map(json.loads, lines)]
-    return {"seed": seed, "wall_seconds": wall, "cpu_seconds": cpu, "curve": curve, **results}
+    for name, policy in (("untrained", untrained(config, env_config)), ("trained", load_policy(folder))):
+        results[name] = evaluate_policy(policy, "scripted", games=games, arenas=games, seed=EVALUATION_SEED)
+    keys = ("update", "env_steps", "env_steps_per_cpu_second", *SHOWN)
+    curve = [{key: line.get(key) for key in keys} for line in map(json.loads, lines)]
+    kept = {
+        name: {key: row[key] for key in (*JUDGED, "win_rate_low", "win_rate_high")} for name, row in results.items()
+    }
+    return {"seed": seed, "wall_seconds": wall, "cpu_seconds": cpu, "curve": curve, **kept}
 
 
-def verdict(runs: list[dict[str, Any]]) -> dict[str, Any]:
-    """For each judged number: the range over seeds before and after, and whether the ranges are apart."""
-    out = {}
-    for key in JUDGED:
-        before, after = ([run[when][key] for run in runs] for when in ("untrained", "trained"))
-        out[key] = {
-            "untrained": [min(before), max(before)],
-            "trained": [min(after), max(after)],
-            "apart": min(after) > max(before),
-        }
-    return out
-
-
-def draw(runs: list[dict[str, Any]], path: Path) -> None:
-    """One panel per number: a line per seed over environment steps."""
+def draw(variants: dict[str, list[dict[str, Any]]], path: Path) -> None:
+    """One panel per number: the mean over the seeds of each variant and the range between them."""
     import matplotlib
+    import numpy as np
 
     matplotlib.use("Agg")
     from matplotlib import pyplot
 
     figure, axes = pyplot.subplots(1, len(SHOWN), figsize=(5 * len(SHOWN), 3.6))
     for axis, (key, title) in zip(axes, SHOWN.items(), strict=True):
-        for run in runs:
-            points = [(p["env_steps"], p[key]) for p in run["curve"] if p[key] is not None]
-            axis.plot(*zip(*points, strict=True), label=f"seed {run['seed']}")
+        for name, runs in variants.items():
+            steps = np.array([point["env_steps"] for point in runs[0]["curve"]])
+            rows = np.array([[np.nan if p[key] is None else p[key] for p in run["curve"]] for run in runs], float)
+            [line] = axis.plot(steps, np.nanmean(rows, 0), label=name)
+            axis.fill_between(steps, np.nanmin(rows, 0), np.nanmax(rows, 0), alpha=0.2, color=line.get_color())
         axis.set_title(title)
         axis.set_xlabel("environment steps")
         axis.grid(alpha=0.3)
     axes[0].legend()
     figure.tight_layout()
-    figure.savefig(path, dpi=110)
+    figure.savefig(path, dpi=90)
+    pyplot.close(figure)
 
 
-def page(report: dict[str, Any], name: str) -> str:
+def span(values: list[float]) -> str:
+    """The range of a few numbers."""
+    return f"{min(values):.3g} to {max(values):.3g}"
+
+
+def page(name: str, report: dict[str, Any]) -> str:
     """The report as a page of text."""
-    runs, judged = report["runs"], report["verdict"]
-    flags = [f"--{key} {value}" for key, value in report["game"].items() if value != "original"]
-    names = [] if name == "learning" else [f"--name {name}"]
-    seeds = " ".join(str(run["seed"]) for run in runs)
-    command = " ".join(["python benchmarks/learning.py --seeds", seeds, *flags, *names, "--out docs/results"])
+    from echelon_jax.learn.evaluation import wilson
+
+    variants = report["variants"]
+    first = next(iter(variants.values()))
     lines = [
-        "# Learning with the CPU preset",
+        f"# {TITLES[name]}",
         "",
-        f"`{command}`:",
-        f"{runs[0]['curve'][-1]['env_steps']:,} environment steps per seed, {report['games']} evaluation games per policy",
+        f"`{report['command']}`: {first[0]['curve'][-1]['env_steps']:,} environment steps per run, {len(first)} seeds, "
+        f"{report['games']} evaluation games per policy",
         "against the scripted opponent at its full fire rate, on maps that training never saw, each from both sides.",
+        "Ranges are over the seeds; the interval is of all seeds' games together (Wilson, 95 %).",
         "",
         f"![curves]({name}.png)",
         "",
-        "| over the seeds | untrained | trained | ranges apart |",
-        "| --- | --- | --- | --- |",
+        "| variant | " + " | ".join(JUDGED.values()) + " | wins, all seeds | CPU s a run |",
+        "| --- |" + " --- |" * (len(JUDGED) + 2),
     ]
-    for key, title in JUDGED.items():
-        row = judged[key]
-        before, after = (f"{low:.3g} to {high:.3g}" for low, high in (row["untrained"], row["trained"]))
-        lines.append(f"| {title} | {before} | {after} | {'yes' if row['apart'] else 'no'} |")
-    lines += [
-        "",
-        "| seed | wins before | wins after | 95 % interval after | training, wall s | CPU s |",
-        "| --- | --- | --- | --- | --- | --- |",
-    ]
-    for run in runs:
-        after = run["trained"]
-        lines.append(
-            f"| {run['seed']} | {run['untrained']['win_rate']:.0%} | {after['win_rate']:.0%} | "
-            f"{after['win_rate_low']:.0%} to {after['win_rate_high']:.0%} | {run['wall_seconds']:.0f} | {run['cpu_seconds']:.0f} |"
-        )
+    rows = {"untrained": ("untrained", first), **{key: ("trained", runs) for key, runs in variants.items()}}
+    for label, (when, runs) in rows.items():
+        games = report["games"] * len(runs)
+        wins = sum(run[when]["win_rate"] for run in runs) * report["games"]
+        low, high = wilson(wins, games)
+        spans = [span([run[when][key] for run in runs]) for key in JUDGED]
+        cpu = "" if when == "untrained" else span([round(run["cpu_seconds"]) for run in runs])
+        lines.append(f"| {label} | " + " | ".join(spans) + f" | {wins / games:.1%} ({low:.1%} to {high:.1%}) | {cpu} |")
     return "\n".join(lines) + "\n"
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("comparison", choices=sorted(COMPARISONS))
     parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2])
     parser.add_argument("--preset", default="cpu")
-    for name in GAME:
-        parser.add_argument(f"--{name}", default="original")
+    parser.add_argument("--updates", type=int, help="of each run instead of the preset's")
+    parser.add_argument("--variant", nargs="+", help="train only these, for another process to put together")
     parser.add_argument("--games", type=int, default=100)
     parser.add_argument("--out", type=Path, default=Path("docs/results"))
-    parser.add_argument("--name", default="learning", help="of the files written")
+    parser.add_argument("--work", type=Path, default=Path("runs/learning"))
     parser.add_argument("--threads", type=int, default=1)
     args = parser.parse_args()
     set_up_jax(args.threads)
+    wanted = COMPARISONS[args.comparison]
+    more = {} if args.updates is None else {"updates": args.updates}
+    found: dict[str, list[dict[str, Any]]] = {}
+    for name, (overrides, rules) in wanted.items():
+        overrides = {**overrides, **more}
+        marks = "_".join(f"{key}={value}" for key, value in sorted(overrides.items()))
+        place = args.work / f"{args.preset}_{rules}_{marks or 'plain'}"  # the same run serves several comparisons
+        for seed in args.seeds:
+            file = place / f"seed{seed}.json"
+            if not file.exists() and (args.variant is None or name in args.variant):
+                print(f"{name}, seed {seed}: training", flush=True)
+                run = run_seed(seed, args.preset, overrides, rules, args.games, place / f"seed{seed}")
+                file.write_text(json.dumps(run))
+            if file.exists():
+                found.setdefault(name, []).append(json.loads(file.read_text()))
+    if any(len(found.get(name, [])) < len(args.seeds) for name in wanted):
+        print("not all runs are there yet")
+        return
+    seeds = " ".join(map(str, args.seeds))
+    updates = "" if args.updates is None else f" --updates {args.updates}"
+    command = f"python benchmarks/learning.py {args.comparison} --seeds {seeds}{updates}"
+    report = {"preset": args.preset, "games": args.games, "command": command, "variants": found}
     args.out.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory() as folder:
-        flags = GameFlags(**{name: getattr(args, name) for name in GAME})
-        runs = [run_seed(seed, args.preset, flags, args.games, Path(folder)) for seed in args.seeds]
-    game = {name: getattr(args, name) for name in GAME}
-    report = {"preset": args.preset, "game": game, "games": args.games, "verdict": verdict(runs), "runs": runs}
-    (args.out / f"{args.name}.json").write_text(json.dumps(report, indent=1))
-    draw(runs, args.out / f"{args.name}.png")
-    (args.out / f"{args.name}.md").write_text(page(report, args.name))
-    print(page(report, args.name))
+    (args.out / f"{args.comparison}.json").write_text(json.dumps(report))
+    draw(found, args.out / f"{args.comparison}.png")
+    text = page(args.comparison, report)
+    (args.out / f"{args.comparison}.md").write_text(text)
+    print(text)
 
 
 if __name__ == "__main__":

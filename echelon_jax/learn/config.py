@@ -6,13 +6,13 @@ import dataclasses
 import math
 from typing import Any
 
+from echelon_jax.learn.curriculum import REWARD_WEIGHTS, parse
 from echelon_jax.learn.distributions import LOG_STD_RANGE
 from echelon_jax.learn.networks import NETWORKS
 from echelon_jax.learn.ppo import PPOConfig
 
 OPPONENTS = ("scripted", "random")
 PRESETS = ("smoke", "cpu", "gpu")
-REWARD_WEIGHTS = ("approach", "zone", "damage", "kill", "assist", "death", "win", "loss", "draw")
 MAX_WEIGHT = 1000.0
 
 
@@ -60,6 +60,7 @@ class TrainConfig:
         fire_start: the scripted opponent's fire probability at the first update.
         fire_end: its fire probability from update `fire_ramp` on.
         fire_ramp: updates of the linear rise; 0 means `fire_end` from the start.
+        curriculum: numbers of the game that change at given updates, such as "0 fire=0.2; 100 fire=1" (learn/curriculum.py).
         bank_size: worlds on the device.
         bank_swap_every: updates between two replacements of worlds in the bank; 0 for none.
         bank_swap_size: worlds replaced each time; divides `bank_size`.
@@ -76,19 +77,19 @@ class TrainConfig:
     minibatches: int = 4
     chunk: int = 0
     burn_in: bool = False
-    learning_rate: float = 3e-4
+    learning_rate: float = 5e-4
     anneal: bool = True
     learning_rate_end: float = 0.0
     entropy_end: float = 1.0
     gamma: float = 0.99
     gae_lambda: float = 0.95
-    after_death: float = 0.0
-    after_death_ramp: int = 0
+    after_death: float = 1.0
+    after_death_ramp: int = 30
     clip: float = 0.2
-    entropy_coefficient: float = 0.001
+    entropy_coefficient: float = 0.003
     value_coefficient: float = 0.5
     value_clip: float = 0.0
-    target_kl: float = 0.0
+    target_kl: float = 0.02
     max_grad_norm: float = 0.5
     network: str = "modern"
     hidden: int = 128
@@ -106,6 +107,7 @@ class TrainConfig:
     fire_start: float = 0.2
     fire_end: float = 1.0
     fire_ramp: int = 0
+    curriculum: str = ""
     bank_size: int = 64
     bank_swap_every: int = 0
     bank_swap_size: int = 0
@@ -128,9 +130,9 @@ class TrainConfig:
     @classmethod
     def cpu(cls, **overrides: Any) -> TrainConfig:
         """A run of about five minutes on two cores, on 40 x 40 maps with five mechs a side."""
-        # At these widths about 370 us of one core per decision of an arena: 3 s per update, 3 minutes in all.
+        # At these widths about 650 us of one core per decision of an arena: 5 s per update, 5 minutes in all.
         cheap: dict[str, Any] = {"arenas": 64, "rollout_steps": 128, "updates": 60, "bank_size": 32}
-        small: dict[str, Any] = {"hidden": 64, "lstm": 64, "learning_rate": 1e-3}
+        small: dict[str, Any] = {"hidden": 64, "lstm": 64, "learning_rate": 7e-4}
         return cls(**{**cheap, **small, **overrides})
 
     @classmethod
@@ -176,6 +178,9 @@ class TrainConfig:
             number = isinstance(value, (int, float)) and not isinstance(value, bool) and abs(value) <= MAX_WEIGHT
             if value is not None and not number:
                 raise ValueError(f"{field} must be a number from -{MAX_WEIGHT:g} to {MAX_WEIGHT:g}, got {value!r}")
+        if not isinstance(self.curriculum, str):
+            raise ValueError(f"curriculum must be a text, got {self.curriculum!r}")
+        parse(self.curriculum)
         self._divides("arenas", 2, "2, since the learner plays each side in half of the arenas")
         self._divides("arenas", self.minibatches, f"minibatches ({self.minibatches})")
         if self.chunk:
