@@ -3,6 +3,7 @@
 import dataclasses
 import json
 import shutil
+from collections import Counter
 
 import jax
 import numpy as np
@@ -11,7 +12,11 @@ from rich.console import Console
 
 from echelon_jax.cli.errors import UsageError
 from echelon_jax.cli.parity import SECTIONS, ParityCommand, compare_all
+from echelon_jax.parity import fuzz
 from echelon_jax.parity.compare import compare, near, same
+from echelon_jax.parity.event_counts import EventCount
+from echelon_jax.parity.free_running import FreeRunning, follow_files
+from echelon_jax.parity.fuzz_shapes import pair_of_turn, shapes
 from echelon_jax.parity.golden import (
     actions_at,
     counters,
@@ -161,7 +166,8 @@ def test_every_step_of_a_recorded_episode_agrees_in_every_field(name, data, step
     assert result.unexplained == 0, result.differences
     assert result.agreeing >= REQUIRED_AGREEMENT * result.mech_rows, result.differences
     assert all(count.unexplained == 0 for count in result.fields.values())
-    assert result.events["kill"] > 0
+    assert result.events["kill"].rows > 0
+    assert all(count.rows == count.exact + count.within_tolerance for count in result.events.values())
 
 
 PLANTED = {
@@ -249,14 +255,64 @@ def test_report_requires_rays_and_worlds_but_only_reports_lattice_rays():
     assert len(Report(worlds=QueryCount(100, 99)).failures()) == 1
 
 
+def fuzzed(why):
+    count = FieldCount(rows=8, exact=7, explained=1)
+    return fuzz.Result(8, 70, {"pos": count}, [fuzz.Found(3, ["obs[1]"], why)], {"kill": EventCount(5, 5)})
+
+
+def test_report_fails_on_a_fault_of_the_fuzz_and_on_a_reference_that_goes_astray():
+    assert Report(fuzz={"original full 1": fuzzed(fuzz.BY_RAYS)}).failures() == []
+    assert Report(fuzz={"original full 1": fuzzed(fuzz.FAULT)}).failures() == [
+        "original full 1: random step 3 differs in obs[1]"
+    ]
+    assert Report(reference=FreeRunning()).failures() == []
+    assert Report(reference=FreeRunning(mismatches=["lava_1: step 3"])).failures() == ["lava_1: step 3"]
+
+
 def test_json_and_tables_show_the_same_keys(capsys):
-    report = Report(episodes=found(), rays={"rays": QueryCount(5, 5)}, worlds=QueryCount(2, 2))
+    events = {"kill": EventCount(7, 6, 1)}
+    followed = FreeRunning(1, 4, {"heat": FieldCount(rows=40, exact=40)}, {"paint": EventCount(2, 2)})
+    report = Report(
+        episodes=found(events=events),
+        rays={"rays": QueryCount(5, 5)},
+        worlds=QueryCount(2, 2),
+        fuzz={"original full 1": fuzzed(fuzz.BY_NUDGE)},
+        reference=followed,
+    )
     data = json.loads(json.dumps(report.as_dict()))
-    assert set(COLUMNS) < set(data["episodes"]["fields"]["pos"])
+    for section in (data["episodes"], data["fuzz"]["original full 1"], data["reference"]):
+        for rows in (*section["fields"].values(), *section["events"].values()):
+            assert set(COLUMNS) <= set(rows)
     report.show(Console(width=200))
     text = capsys.readouterr().out
     assert all(column.replace("_", " ") in text for column in COLUMNS)
-    assert all(name in text for name in ("pos", "rays", "worlds"))
+    assert all(name in text for name in ("pos", "rays", "worlds", "original full 1", "heat", "kill", "paint"))
+
+
+def test_the_reference_on_its_own_is_counted_by_field_and_by_event(data):
+    episode = load_episode(data / "episodes" / f"{EPISODE}.npz")
+    result = follow_files([data / "episodes" / f"{EPISODE}.npz"])
+    assert result.mismatches == [] and result.steps == episode.steps and result.episodes == 1
+    assert result.fields["heat"].rows == result.fields["heat"].exact == episode.steps * episode.config.num_mechs
+    assert result.fields["voxels"].exact == episode.steps
+    assert all(count.unexplained == 0 for count in result.fields.values())
+    recorded = Counter(event["type"] for events in episode.events for event in events)
+    assert {kind: count.exact for kind, count in result.events.items()} == recorded
+
+
+def test_the_reference_on_its_own_counts_what_differs(data, tmp_path):
+    with np.load(data / "episodes" / f"{EPISODE}.npz") as file:
+        arrays = {key: file[key] for key in file.files}
+    arrays["heat"][9, 0] += 0.5
+    events = json.loads(bytes(arrays["events"]))
+    first = next(event for made in events for event in made if event["type"] == "smoke_cloud")
+    first["radius"] += 1.0
+    arrays["events"] = np.frombuffer(json.dumps(events).encode(), np.uint8)
+    np.savez(tmp_path / "wrong.npz", **arrays)
+    result = follow_files([tmp_path / "wrong.npz"])
+    assert len(result.mismatches) == 2
+    assert result.fields["heat"].unexplained == 1 and result.fields["pos"].unexplained == 0
+    assert result.events["smoke_cloud"].unexplained == 1
 
 
 # ---- The command ----
@@ -267,6 +323,10 @@ def test_json_and_tables_show_the_same_keys(capsys):
     [
         ({"golden": "nowhere"}, "golden must be a folder"),
         ({"width": 0}, "width must be a whole number from 1"),
+        ({"golden": None}, "parity needs golden .* fuzz .* or both"),
+        ({"golden": None, "reference": True}, "reference needs golden"),
+        ({"sections": ("worlds",), "reference": True}, "reference follows the episodes, which sections leave out"),
+        ({"fuzz": -1}, "fuzz must be a whole number of steps from 0"),
         ({"sections": ("maps",)}, "sections must be any of episodes"),
         ({"sections": ("episodes",), "files": ("none_such",)}, "files must name recorded episodes"),
         ({"sections": ("queries",)}, "golden must hold .npz files in queries"),
@@ -274,7 +334,7 @@ def test_json_and_tables_show_the_same_keys(capsys):
 )
 def test_arguments_that_make_no_sense_are_refused_in_one_sentence(changes, message, data, tmp_path):
     command = ParityCommand(golden=data, sections=("episodes",))
-    changes = {**changes, **({"golden": tmp_path / "nowhere"} if "golden" in changes else {})}
+    changes = {**changes, **({"golden": tmp_path / "nowhere"} if changes.get("golden") else {})}
     with pytest.raises(UsageError, match=message):
         dataclasses.replace(command, **changes).run()
 
@@ -290,6 +350,15 @@ def test_queries_and_worlds_go_through_the_command(data, tmp_path):
     assert report.worlds.rows == report.worlds.exact > 0
     assert report.rays["rays"].rows > 0
     assert len(lines) == 2
+
+
+def test_random_steps_go_through_the_command(monkeypatch, capsys):
+    steps = []
+    monkeypatch.setattr(fuzz, "run", lambda config, seeds: steps.append((config, len(seeds))) or fuzzed(fuzz.BY_RAYS))
+    assert ParityCommand(fuzz=50, json=True).run() == 0
+    pair = pair_of_turn()
+    assert steps == [(shapes()[pair[0]], 40), (shapes()[pair[1]], 10)]
+    assert list(json.loads(capsys.readouterr().out)["fuzz"]) == list(pair)
 
 
 @pytest.mark.golden

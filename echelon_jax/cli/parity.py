@@ -1,4 +1,4 @@
-"""`echelon parity`: compare this library with recordings of the original, field by field."""
+"""`echelon parity`: compare this library with recordings of the original and with its plain reference, field by field."""
 
 from __future__ import annotations
 
@@ -17,18 +17,27 @@ from echelon_jax.cli.common import set_up_jax
 from echelon_jax.cli.errors import UsageError
 
 if TYPE_CHECKING:
+    from echelon_jax.parity.fuzz import Result
     from echelon_jax.parity.report import Report
 
 SECTIONS = ("episodes", "queries", "worlds")
 MAX_WIDTH = 4096
+MAX_FUZZ = 10_000_000
 
 
 @dataclasses.dataclass(frozen=True)
 class ParityCommand:
-    """Compare with recordings of the original game; exit status 1 when anything is unexplained."""
+    """Compare with recordings of the original game, with the plain reference, or both; exit status 1 when anything is unexplained.
 
-    golden: Path
-    """Folder of the recordings, with `episodes`, `queries` and `worlds` in it."""
+    Any of `golden`, `fuzz` and, with `golden`, `reference` may be asked for together.
+    """
+
+    golden: Path | None = None
+    """Folder of the recordings, with `episodes`, `queries` and `worlds` in it; not compared with without it."""
+    fuzz: int = 0
+    """Random decision steps made in both simulators, shared by the two shapes whose turn it is (ECHELON_FUZZ_TURN)."""
+    reference: bool = False
+    """Follow the recorded episodes with the plain reference on its own, from the first row to the end."""
     files: tuple[str, ...] = ()
     """Episodes to compare, by name or shell pattern; all when none is given."""
     sections: tuple[str, ...] = SECTIONS
@@ -49,7 +58,11 @@ class ParityCommand:
         chosen = self.select()
         set_up_jax(self.threads)
         errors = Console(stderr=True)
-        report = compare_all(chosen, self.width, lambda line: errors.print(line, style="dim", markup=False))
+
+        def progress(line: str) -> None:
+            errors.print(line, style="dim", markup=False)
+
+        report = compare_all(chosen, self.width, progress, self.fuzz, self.reference)
         report.whole_set = not self.files
         if self.json:
             json.dump(report.as_dict(), sys.stdout, indent=2)
@@ -64,6 +77,16 @@ class ParityCommand:
         Raises:
             UsageError: naming the flag that cannot be satisfied.
         """
+        if not 0 <= self.fuzz <= MAX_FUZZ:
+            raise UsageError(f"fuzz must be a whole number of steps from 0 to {MAX_FUZZ}, got {self.fuzz}")
+        if self.golden is None:
+            if self.reference:
+                raise UsageError("reference needs golden, a folder of recordings to follow")
+            if not self.fuzz:
+                raise UsageError(
+                    "parity needs golden (a folder of recordings), fuzz (a number of random steps), or both"
+                )
+            return {}
         if not self.golden.is_dir():
             raise UsageError(f"golden must be a folder of recordings, got {str(self.golden)!r}")
         if not 1 <= self.width <= MAX_WIDTH:
@@ -73,6 +96,8 @@ class ParityCommand:
             raise UsageError(f"sections must be any of {', '.join(SECTIONS)}, got {', '.join(unknown) or 'none'}")
         if self.files and "episodes" not in self.sections:
             raise UsageError("files choose among the episodes, which sections leave out")
+        if self.reference and "episodes" not in self.sections:
+            raise UsageError("reference follows the episodes, which sections leave out")
         chosen = {name: sorted((self.golden / name).glob("*.npz")) for name in SECTIONS if name in self.sections}
         for pattern in self.files:
             if not any(fnmatch.fnmatch(path.stem, pattern) for path in chosen["episodes"]):
@@ -87,8 +112,19 @@ class ParityCommand:
         return chosen
 
 
-def compare_all(chosen: dict[str, list[Path]], width: int, progress: Callable[[str], None]) -> Report:
-    """Compare the chosen files of each section; `progress` is told a line about each."""
+def compare_all(
+    chosen: dict[str, list[Path]],
+    width: int,
+    progress: Callable[[str], None],
+    steps: int = 0,
+    reference: bool = False,
+) -> Report:
+    """Compare the chosen files of each section; `progress` is told a line about each.
+
+    Args:
+        steps: random steps, shared by the shapes whose turn it is; the one with more packs gets a fifth.
+        reference: whether the plain reference follows the chosen episodes on its own.
+    """
     from echelon_jax.parity.queries import QueryCount, check_rays, check_worlds
     from echelon_jax.parity.report import Report
     from echelon_jax.parity.teacher_forced import check_files
@@ -108,5 +144,27 @@ def compare_all(chosen: dict[str, list[Path]], width: int, progress: Callable[[s
             progress(f"{path.stem}: compared")
     if "episodes" in chosen:
         report.episodes = check_files(chosen["episodes"], width, progress)
+    if reference:
+        from echelon_jax.parity.free_running import follow_files
+
+        report.reference = follow_files(chosen.get("episodes", []), progress)
+    if steps:
+        report.fuzz = _fuzz(steps, progress)
     report.seconds = time.monotonic() - begun
     return report
+
+
+def _fuzz(steps: int, progress: Callable[[str], None]) -> dict[str, Result]:
+    from echelon_jax.parity import fuzz
+    from echelon_jax.parity.fuzz_shapes import pair_of_turn, shapes
+
+    try:
+        small, large = pair_of_turn()
+    except ValueError as error:
+        raise UsageError(str(error)) from error
+    results = {}
+    for name, count in ((small, steps - steps // 5), (large, steps // 5)):
+        if count:
+            results[name] = fuzz.run(shapes()[name], range(count))
+            progress(f"{name}: {count} random steps compared")
+    return results

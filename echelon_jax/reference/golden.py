@@ -181,6 +181,24 @@ def _by_step(rows: np.ndarray) -> dict[int, list[np.ndarray]]:
 
 
 @dataclasses.dataclass
+class Count:
+    """Values of one field, or events of one type: all, equal to the last bit, within tolerance, different."""
+
+    rows: int = 0
+    exact: int = 0
+    within_tolerance: int = 0
+    different: int = 0
+
+    def add(self, equal: Any, close: Any) -> None:
+        """Count values by whether each is equal, and whether each is close."""
+        equal, close = np.atleast_1d(equal), np.atleast_1d(close)
+        self.rows += equal.size
+        self.exact += int(equal.sum())
+        self.within_tolerance += int((close & ~equal).sum())
+        self.different += int((~close & ~equal).sum())
+
+
+@dataclasses.dataclass
 class Report:
     """The result of a replay.
 
@@ -190,33 +208,47 @@ class Report:
             tolerance (0: every bit counts; observations 1e-6).
         largest: the largest absolute difference seen per float field, 0.0 where every bit agreed.
         stopped: why a replay ended early, or None.
+        fields: counts of values by field.
+        events: counts of events by type; one that has any other number, or is missing, is different.
     """
 
     steps: int = 0
     mismatches: list[str] = dataclasses.field(default_factory=list)
     largest: dict[str, float] = dataclasses.field(default_factory=dict)
     stopped: str | None = None
+    fields: dict[str, Count] = dataclasses.field(default_factory=dict)
+    events: dict[str, Count] = dataclasses.field(default_factory=dict)
+
+    def count(self, name: str, equal: Any, close: Any) -> None:
+        """Add values to the counts of a field."""
+        self.fields.setdefault(name, Count()).add(equal, close)
 
     def floats(self, where: str, name: str, got: Any, expected: Any, tolerance: float = 0.0) -> None:
         """Compare numbers; NaN never agrees."""
         g, e = np.asarray(got, np.float64), np.asarray(expected, np.float64)
         if g.shape != e.shape:
+            self.count(name, False, False)
             self.mismatches.append(f"{where} {name}: shape {g.shape}, recorded {e.shape}")
             return
         difference = np.abs(g - e)
+        self.count(name, difference == 0, difference <= tolerance)
         worst = float(difference.max()) if difference.size else 0.0
         self.largest[name] = max(self.largest.get(name, 0.0), worst)
         if not worst <= tolerance:
             at = np.unravel_index(int(difference.argmax()), difference.shape)
             self.mismatches.append(f"{where} {name}{[int(i) for i in at]}: {g[at]!r}, recorded {e[at]!r}")
 
-    def exact(self, where: str, name: str, got: Any, expected: Any) -> None:
-        """Compare anything else."""
+    def exact(self, where: str, name: str, got: Any, expected: Any, field: str = "") -> None:
+        """Compare anything else; counted under `field`, by default the name."""
         if isinstance(got, np.ndarray) or isinstance(expected, np.ndarray):
             g, e = np.asarray(got), np.asarray(expected)
-            if g.shape != e.shape or not (g == e).all():
+            equal = g == e if g.shape == e.shape else np.array(False)
+            self.count(field or name, equal, equal)
+            if not equal.all():
                 self.mismatches.append(f"{where} {name}: {g.tolist()}, recorded {e.tolist()}")
-        elif got != expected:
+            return
+        self.count(field or name, got == expected, got == expected)
+        if got != expected:
             self.mismatches.append(f"{where} {name}: {got!r}, recorded {expected!r}")
 
 
@@ -253,6 +285,7 @@ def compare_state(report: Report, episode: Episode, t: int, arena: Arena, world:
         ("voxel hp", battle.world.hp, world.hp),
     ):
         differ = np.argwhere(got != expected)
+        report.count(name, not len(differ), not len(differ))  # one row a step
         if len(differ):
             cell = tuple(int(i) for i in differ[0])
             report.mismatches.append(
@@ -282,13 +315,16 @@ def compare_step(report: Report, episode: Episode, t: int, made: Advance) -> Non
 def compare_events(report: Report, where: str, got: list[dict[str, Any]], expected: list[dict[str, Any]]) -> None:
     """Compare two lists of events: order, types, field names, values; floats by every bit."""
     report.exact(where, "event types", [e["type"] for e in got], [e["type"] for e in expected])
+    for i, e in enumerate(expected):
+        same = i < len(got) and got[i] == e
+        report.events.setdefault(e["type"], Count()).add(same, same)
     for i, (g, e) in enumerate(zip(got, expected, strict=False)):
-        report.exact(where, f"event {i} fields", sorted(g), sorted(e))
+        report.exact(where, f"event {i} fields", sorted(g), sorted(e), "event fields")
         for key in set(g) & set(e):
             if isinstance(e[key], (list, float)):
                 report.floats(where, f"event {key}", g[key], e[key])
             else:
-                report.exact(where, f"event {i} {key}", g[key], e[key])
+                report.exact(where, f"event {i} {key}", g[key], e[key], f"event {key}")
 
 
 def compare_end(report: Report, episode: Episode, arena: Arena) -> None:
