@@ -44,3 +44,37 @@ def test_every_reward_weight_can_be_set():
 def test_what_cannot_be_read_is_named(text, message):
     with pytest.raises(ValueError, match=message):
         TrainConfig(curriculum=text).validate()
+
+
+def test_a_runs_opponent_and_rewards_follow_the_curriculum(tmp_path):
+    import jax.numpy as jnp
+    from learn_fake import CONFIG
+
+    from echelon_jax.learn.runner import Runner
+    from echelon_jax.learn.trainer import Ramp
+
+    class State:
+        def __init__(self, **values):
+            self.values = values
+
+        def replace(self, **values):
+            return State(**{**self.values, **values})
+
+    text = "2 fire=0.5; 4 reward_zone=0.25"
+    runner = Runner(tmp_path / "run", TrainConfig(curriculum=text, updates=4), CONFIG)
+    before = Ramp(jnp.float32(0.1), jnp.float32(0.1), jnp.float32(0.0))
+    state, params = runner._staged(0, State(opponent_fire=before), State(rewards=None))
+    assert state.values["opponent_fire"] is before and params.values["rewards"] is None
+    state, params = runner._staged(4, state, params)
+    assert float(state.values["opponent_fire"].at(jnp.int32(0))) == 0.5
+    assert float(params.values["rewards"].zone) == 0.25
+
+
+def test_a_curriculum_of_weights_that_the_reward_lacks_is_refused_before_anything_is_written(tmp_path):
+    from learn_fake import CONFIG
+
+    from echelon_jax.learn.runner import Runner
+
+    with pytest.raises(ValueError, match="reward_win must be left out"):
+        Runner(tmp_path / "run", TrainConfig(curriculum="0 reward_win=12"), CONFIG)
+    assert not (tmp_path / "run").exists()

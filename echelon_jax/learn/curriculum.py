@@ -2,8 +2,8 @@
 
     "0 fire=0.2; 100 fire=0.6 reward_zone=0.3; 300 fire=1"
 
-From update 100 on the scripted opponent fires with probability 0.6 and the zone pays 0.3. What a stage does not name keeps the value
-it had. Everything is a function of the update number, so a resumed run goes on as an uninterrupted one. A change of map, team size
+From update 100 on the scripted opponent fires with probability 0.6 and the zone pays 0.3. What a stage does not name keeps its
+value. Everything is a function of the update number, so a resumed run goes on as an uninterrupted one. A change of map, team size
 or kind of opponent changes the program and is another run, begun with the policy of this one (`--start-from`).
 """
 

@@ -9,6 +9,7 @@ RUN/.lock              held by the process that trains
 
 from __future__ import annotations
 
+import dataclasses
 import hashlib
 import json
 import signal
@@ -22,6 +23,7 @@ from types import FrameType
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 
 from echelon_jax.config import EnvConfig
@@ -32,6 +34,7 @@ from echelon_jax.learn import checkpoint
 from echelon_jax.learn.checkpoint import Bank, CheckpointError, Manifest
 from echelon_jax.learn.clock import LaunchClock, device_megabytes, host_megabytes, time_rollout
 from echelon_jax.learn.config import TrainConfig
+from echelon_jax.learn.curriculum import parse, values_at
 from echelon_jax.learn.evaluation import wilson
 from echelon_jax.learn.lock import RunLock
 from echelon_jax.learn.metrics import Metrics, summarize
@@ -40,7 +43,7 @@ from echelon_jax.learn.rewards import reward_weights
 from echelon_jax.learn.runs import describe, write_summary
 from echelon_jax.learn.saver import Saver
 from echelon_jax.learn.sinks import JsonLines, Sink, Sinks, TensorBoard, drop_lines_after
-from echelon_jax.learn.trainer import Train, TrainState, make_train
+from echelon_jax.learn.trainer import Ramp, Train, TrainState, make_train
 from echelon_jax.learn.tree_files import digest
 from echelon_jax.worldgen.bank import WorldArrays, WorldBankFeeder, swapped_slice
 
@@ -86,6 +89,9 @@ class Runner:
         self.launcher = compile_launch if launcher is None else launcher
         self.measured: dict[str, float | None] = {"seconds/compile": None, "seconds/rollout": None}
         self.progress = Progress(config, env_config, run_dir) if progress is None else progress
+        self.stages = parse(config.curriculum)
+        for stage in self.stages:  # what a reward does not have is said before anything is written
+            self._rewards(values_at(self.stages, stage.update))
         self._stop = False
         self._prepare_directory()
 
@@ -214,6 +220,7 @@ class Runner:
         waiting: tuple[int, Metrics] | None = None
         while update < config.updates and not self._stop:
             saver.check()
+            state, env_params = self._staged(update, state, env_params)
             state, metrics = launch(state, env_params)
             update += config.updates_per_launch
             launches += 1
@@ -239,6 +246,20 @@ class Runner:
         write_summary(self.run_dir, time.perf_counter() - started, self._stop)
         self.progress.finished(place, self._stop)
         return state
+
+    def _staged(self, update: int, state: TrainState, env_params: EnvParams) -> tuple[TrainState, EnvParams]:
+        """Apply what the curriculum says of an update."""
+        values = values_at(self.stages, update)
+        if "fire" in values:
+            fire = jnp.float32(values["fire"])
+            state = state.replace(opponent_fire=Ramp(fire, jnp.copy(fire), jnp.float32(0.0)))
+        if any(name != "fire" for name in values):
+            env_params = env_params.replace(rewards=self._rewards(values))
+        return state, env_params
+
+    def _rewards(self, values: dict[str, float]) -> Any:
+        changed: dict[str, Any] = {name: value for name, value in values.items() if name != "fire"}
+        return reward_weights(dataclasses.replace(self.config, **changed), self.env_config)
 
     def _bank(self, update: int) -> Bank:
         """Which worlds are played after so many updates."""
