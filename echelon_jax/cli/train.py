@@ -34,6 +34,8 @@ class TrainCommand:
     """Where the run goes; by default runs/<preset>-<size>-seed<seed>, with a number added if that exists."""
     resume: bool = False
     """Continue the run in --run-dir from its last checkpoint, with its own configuration unless a preset is named."""
+    seeds: int = 1
+    """Learners trained side by side in one program, with the seeds --seed, --seed + 1 and so on, into RUN/seed0, RUN/seed1, ..."""
     save_every: int = 10
     """Launches between checkpoints; the last state is always saved."""
     eval_games: int = 100
@@ -58,6 +60,10 @@ class TrainCommand:
             raise UsageError(f"save-every must be a whole number from 1, got {self.save_every}")
         if self.eval_games < 0 or self.eval_games % 2:
             raise UsageError(f"eval-games must be an even number from 0, got {self.eval_games}")
+        if self.seeds < 1:
+            raise UsageError(f"seeds must be a whole number from 1, got {self.seeds}")
+        if self.seeds > 1 and self.time_parts:
+            raise UsageError("time-parts must be left out with seeds, whose rollouts are one program")
         set_up_jax(self.threads)
         if self.preset == "gpu" and not self.dry_run:
             _require_gpu()
@@ -75,19 +81,35 @@ class TrainCommand:
 
             print_plan(config, env_config, run_dir, self.save_every, self.eval_games)
             return 0
+        places = [run_dir]
         try:
-            runner = Runner(
-                run_dir,
-                config,
-                env_config,
-                resume=self.resume,
-                save_every=self.save_every,
-                time_parts=self.time_parts,
-            )
-            runner.sinks = self._sinks(run_dir, config, env_config)
-            runner.train()
+            if self.seeds > 1:
+                from echelon_jax.learn.seeds import seed_directories, train_seeds
+
+                places = seed_directories(run_dir, self.seeds)
+                train_seeds(
+                    run_dir,
+                    config,
+                    env_config,
+                    self.seeds,
+                    lambda place, own: self._sinks(place, own, env_config),
+                    resume=self.resume,
+                    save_every=self.save_every,
+                )
+            else:
+                runner = Runner(
+                    run_dir,
+                    config,
+                    env_config,
+                    resume=self.resume,
+                    save_every=self.save_every,
+                    time_parts=self.time_parts,
+                )
+                runner.sinks = self._sinks(run_dir, config, env_config)
+                runner.train()
             if self.eval_games:
-                self._evaluate(run_dir, config.seed)
+                for place in places:
+                    self._evaluate(place, config.seed)
         except CheckpointError as error:
             raise UsageError(str(error)) from error
         return 0
@@ -106,9 +128,9 @@ class TrainCommand:
             raise UsageError("config and preset exclude each other: a saved configuration holds every field")
         saved = self.config
         if self.resume and self.run_dir is not None and self.preset is None and saved is None:
-            if not (self.run_dir / "config.json").is_file():
-                raise UsageError(f"run-dir must be a run to resume, and there is no config.json in {self.run_dir}")
-            saved = self.run_dir
+            saved = self.run_dir / "seed0" if self.seeds > 1 else self.run_dir
+            if not (saved / "config.json").is_file():
+                raise UsageError(f"run-dir must be a run to resume, and there is no config.json in {saved}")
         changes = given(self.train)
         if saved is None:
             preset = self.preset or DEFAULT_PRESET

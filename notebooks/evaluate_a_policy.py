@@ -1,0 +1,109 @@
+# ---
+# jupyter:
+#   jupytext:
+#     formats: ipynb,py:percent
+#     text_representation:
+#       extension: .py
+#       format_name: percent
+#   kernelspec:
+#     display_name: Python 3
+#     language: python
+#     name: python3
+# ---
+
+# %% [markdown]
+# # Evaluate a policy in depth
+#
+# Win rates with their intervals, which weapons are used at which range, where the mechs are, whether the critic's values come true,
+# and one game from above. It reads the run of `train_in_five_minutes`; set `ECHELON_NOTEBOOK_RUN` for another.
+
+# %%
+import os
+from pathlib import Path
+
+SMALL = os.environ.get("ECHELON_NOTEBOOKS") == "small"
+RUN = Path(os.environ.get("ECHELON_NOTEBOOK_RUN", "runs/notebook"))
+
+from echelon_jax.cli.common import set_up_jax
+
+set_up_jax()
+
+import matplotlib.pyplot as plt
+import numpy as np
+from IPython.display import Image
+
+import echelon_jax
+from echelon_jax.learn.checkpoint import load_policy
+from echelon_jax.learn.recording import Recorder
+from echelon_jax.learn.runs import read_lines
+from echelon_jax.viewing import pictures
+from echelon_jax.viewing.topdown import write_gif
+
+# %%
+policy = load_policy(RUN)
+record = Recorder(
+    game=0, values=True
+)  # watches game 0 against the first opponent, and what the critic says of all of them
+opponents = ["scripted"] if SMALL else ["scripted", "scripted:0.3", "random"]
+result = echelon_jax.evaluate(policy, opponents, games=4 if SMALL else 200, record=record)
+against = result.against["scripted"]
+
+# %% [markdown]
+# ## Win rates
+#
+# The Wilson interval takes games for independent. The interval of the score takes maps for it: the two games of a map, one from
+# each side, share its terrain, and count as one observation.
+
+# %%
+for name, s in result.against.items():
+    print(
+        f"{name:14} wins {s['win_rate']:4.0%} ({s['win_rate_low']:.0%} to {s['win_rate_high']:.0%}), "
+        f"score {s['score']:.2f} ({s['score_low']:.2f} to {s['score_high']:.2f}), "
+        f"as blue {s['win_rate_as_blue']:.0%}, as red {s['win_rate_as_red']:.0%}"
+    )
+
+# %% [markdown]
+# ## Weapons, habits, places
+#
+# A pull "in reach" has a living enemy in range and arc of the weapon; "chances taken" turns that around. The maps are turned so
+# that the side's own spawn lies to the left. docs/evaluation.md defines every number.
+
+# %%
+pictures.evaluation_figure(result)
+# %%
+for name, numbers in against["behaviour"]["own"]["per_class"].items():
+    parts = ", ".join(f"{part} {value:+.2f}" for part, value in numbers["reward_components"].items() if value)
+    print(f"{name:7} damage {numbers['damage_per_game']:6.1f}, kills {numbers['kills_per_game']:.2f}, reward: {parts}")
+
+# %% [markdown]
+# ## Do the critic's values come true?
+#
+# For every decision of a living mech: what the critic said, in units of reward, against the discounted reward that came. The critic
+# learns returns divided by their running deviation, which the run's metrics tell. Points on the line are a calibrated critic.
+# Rewards after a mech's death, such as the game's result, are in what came; the undiscounted end is always there, since every game
+# is played to its end.
+
+# %%
+scale = read_lines(RUN)[-1]["return_deviation"]
+said, came = record.returns(policy.config.gamma)
+said = said * scale
+edges = np.unique(np.quantile(said, np.linspace(0, 1, 11)))
+groups = np.clip(np.searchsorted(edges, said, side="right") - 1, 0, len(edges) - 2)
+middle = np.array([said[groups == g].mean() for g in range(len(edges) - 1)])
+mean = np.array([came[groups == g].mean() for g in range(len(edges) - 1)])
+spread = np.array([came[groups == g].std() for g in range(len(edges) - 1)])
+figure, axis = plt.subplots(figsize=(5, 4))
+axis.errorbar(middle, mean, spread, fmt="o", capsize=3, label="mean and deviation of a tenth of the decisions")
+axis.plot(axis.get_xlim(), axis.get_xlim(), color="grey", lw=1, label="calibrated")
+axis.set(xlabel="value said", ylabel="discounted reward that came")
+axis.legend(fontsize=8)
+print(
+    f"correlation {np.corrcoef(said, came)[0, 1]:.2f}, mean error {np.mean(said - came):+.2f} over {len(said)} decisions"
+)
+
+# %% [markdown]
+# ## One game from above
+
+# %%
+path = write_gif(RUN / "game0.gif", result.env_config, record.frames, scale=8)
+Image(filename=str(path))
