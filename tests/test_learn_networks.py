@@ -10,6 +10,7 @@ import pytest
 from echelon_jax.config import EnvConfig
 from echelon_jax.learn.distributions import SquashedGaussian, from_action, log_det
 from echelon_jax.learn.features import Features, Observation, features_of
+from echelon_jax.learn.network_size import network_size
 from echelon_jax.learn.networks import Carry, OriginalNetwork
 
 SMALL = Features(7, 2, 3, (True,) * 7)
@@ -191,3 +192,11 @@ def test_telemetry_is_the_shared_block_of_the_environment():
 def test_a_shared_block_outside_the_observation_is_refused(start, size):
     with pytest.raises(ValueError, match="shared block"):
         Features(7, start, size, (True,) * 7)
+
+
+def test_the_size_of_the_original_network_is_that_of_its_products():
+    size = network_size(OriginalNetwork(SMALL, 4, 8, 8), team_size=2)
+    shared, own = 2 * 3 * 8 / 2, 2 * 4 * 8  # the shared block once for both mechs
+    rest = 2 * (8 * 8 + 16 * 32 + 8 * 4 + 8)
+    assert size.flops == shared + own + rest
+    assert size.parameters == 7 * 8 + 8 + 8 * 8 + 8 + 16 * 32 + 32 + 8 * 4 + 4 + 8 + 1 + 4

@@ -18,8 +18,9 @@ from echelon_jax.env.environment import Echelon
 from echelon_jax.env.layout import CONTACTS
 from echelon_jax.env.state import Bank, EnvParams
 from echelon_jax.learn.config import TrainConfig
+from echelon_jax.learn.network_size import network_size
 from echelon_jax.learn.rewards import reward_weights
-from echelon_jax.learn.trainer import TrainState, make_train
+from echelon_jax.learn.trainer import TrainState, make_network, make_train
 from echelon_jax.sim.rules import sim_rules
 
 # Fields in which two runs must agree for the speed of one to say something about the other.
@@ -133,7 +134,7 @@ def print_plan(
     """Print shapes, memory and plan of a run."""
     console = Console()
     c, e, needs = config, env_config, memory(config, env_config)
-    parameters = needs.pop("parameters")
+    needs.pop("parameters")
     steps = c.updates * c.decisions_per_update
     launches = c.updates // c.updates_per_launch
     saves = math.ceil(launches / save_every)
@@ -144,7 +145,7 @@ def print_plan(
     table.add_row("observation", f"float32 [{c.arenas}, {e.num_mechs}, {e.observation_size}], {e.observation}")
     table.add_row("actions", f"float32 [{c.arenas}, {e.num_mechs}, {e.action_size}], {e.actions}")
     table.add_row("reward", e.reward)
-    table.add_row("network", f"{c.network}, {parameters:,} parameters")
+    table.add_row("network", f"{c.network}, {network_size(make_network(c, e), e.team_size)}")
     table.add_row(
         "rollout",
         f"{c.rollout_steps} decisions x {c.arenas} arenas x {e.team_size} mechs = "

@@ -19,6 +19,8 @@ from rich.table import Table
 
 from echelon_jax.config import EnvConfig
 from echelon_jax.learn.config import TrainConfig
+from echelon_jax.learn.network_size import network_size
+from echelon_jax.learn.trainer import make_network
 
 SECONDS_BETWEEN_LINES = 5.0
 SPARKS = "▁▂▃▄▅▆▇█"
@@ -72,8 +74,8 @@ class Progress:
     def __enter__(self) -> Progress:
         c, e = self.config, self.env_config
         self.console.print(
-            f"{e.team_size} against {e.team_size} on {e.size_x}x{e.size_y}x{e.size_z}, {c.network} network, "
-            f"against {c.opponent}: {c.updates} updates of {c.arenas} arenas x {c.rollout_steps} steps, seed {c.seed}, "
+            f"{e.team_size} against {e.team_size} on {e.size_x}x{e.size_y}x{e.size_z}, {c.network} network "
+            f"({network_size(make_network(c, e), e.team_size)}), against {c.opponent}: {c.updates} updates of {c.arenas} arenas x {c.rollout_steps} steps, seed {c.seed}, "
             f"into {self.run_dir}"
         )
         self.started = time.perf_counter()
