@@ -207,7 +207,7 @@ class ModernModule(nn.Module):
 def team_view(
     y: Float32[Array, "*batch mechs lstm"], alive: Bool[Array, "*batch mechs"]
 ) -> Float32[Array, "*batch mechs view"]:
-    """Return what the team critic reads: a mech's memory, the mean of its living team mates' (itself included), whether it lives."""
+    """Return what the team critic reads: a mech's memory, the mean of its living team's, whether it lives."""
     lives = alive[..., None].astype(jnp.float32)
     living = (y * lives).sum(-2, keepdims=True) / jnp.maximum(lives.sum(-2, keepdims=True), 1.0)
     return jnp.concatenate([y, jnp.broadcast_to(living, y.shape), lives], -1)

@@ -75,7 +75,8 @@ class Progress:
         c, e = self.config, self.env_config
         self.console.print(
             f"{e.team_size} against {e.team_size} on {e.size_x}x{e.size_y}x{e.size_z}, {c.network} network "
-            f"({network_size(make_network(c, e), e.team_size)}), against {c.opponent}: {c.updates} updates of {c.arenas} arenas x {c.rollout_steps} steps, seed {c.seed}, "
+            f"({network_size(make_network(c, e), e.team_size)}), "
+            f"against {c.opponent}: {c.updates} updates of {c.arenas} arenas x {c.rollout_steps} steps, seed {c.seed}, "
             f"into {self.run_dir}"
         )
         self.started = time.perf_counter()
