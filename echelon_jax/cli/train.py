@@ -34,6 +34,8 @@ class TrainCommand:
     """Where the run goes; by default runs/<preset>-<size>-seed<seed>, with a number added if that exists."""
     resume: bool = False
     """Continue the run in --run-dir from its last checkpoint, with its own configuration unless a preset is named."""
+    start_from: Path | None = None
+    """Begin with the policy of this run or checkpoint, trained on other maps, teams or opponents."""
     seeds: int = 1
     """Learners trained side by side in one program, with the seeds --seed, --seed + 1 and so on, into RUN/seed0, RUN/seed1, ..."""
     save_every: int = 10
@@ -62,6 +64,8 @@ class TrainCommand:
             raise UsageError(f"eval-games must be an even number from 0, got {self.eval_games}")
         if self.seeds < 1:
             raise UsageError(f"seeds must be a whole number from 1, got {self.seeds}")
+        if self.start_from is not None and (self.resume or self.seeds > 1):
+            raise UsageError("start-from must be left out with resume and with seeds")
         if self.seeds > 1 and self.time_parts:
             raise UsageError("time-parts must be left out with seeds, whose rollouts are one program")
         set_up_jax(self.threads)
@@ -102,6 +106,7 @@ class TrainCommand:
                     config,
                     env_config,
                     resume=self.resume,
+                    start_from=self.start_from,
                     save_every=self.save_every,
                     time_parts=self.time_parts,
                 )

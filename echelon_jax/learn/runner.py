@@ -45,6 +45,7 @@ from echelon_jax.learn.saver import Saver
 from echelon_jax.learn.sinks import JsonLines, Sink, Sinks, TensorBoard, drop_lines_after
 from echelon_jax.learn.trainer import Ramp, Train, TrainState, make_train
 from echelon_jax.learn.tree_files import digest
+from echelon_jax.learn.warm_start import load_fitting, warm
 from echelon_jax.worldgen.bank import WorldArrays, WorldBankFeeder, swapped_slice
 
 WINDOW = 5  # launches that the shown rates run over
@@ -57,6 +58,7 @@ class Runner:
         run_dir: made if it does not exist.
         config, env_config: validated configurations.
         resume: continue from the last checkpoint in `run_dir` instead of starting; bit for bit as if never interrupted.
+        start_from: a run or checkpoint whose policy this run begins with instead of a fresh one.
         save_every: launches between checkpoints.
         keep, keep_best: how many of the last checkpoints stay, and whether the best does (docs/reliability.md).
         sinks: where metrics go besides metrics.jsonl and TensorBoard.
@@ -74,6 +76,7 @@ class Runner:
         env_config: EnvConfig,
         *,
         resume: bool = False,
+        start_from: Path | None = None,
         save_every: int = 10,
         keep: int = 3,
         keep_best: bool = True,
@@ -92,6 +95,9 @@ class Runner:
         self.stages = parse(config.curriculum)
         for stage in self.stages:  # what a reward does not have is said before anything is written
             self._rewards(values_at(self.stages, stage.update))
+        self.policy = None
+        if start_from is not None and not resume:
+            self.policy = load_fitting(start_from, config, env_config)
         self._stop = False
         self._prepare_directory()
 
@@ -166,7 +172,8 @@ class Runner:
                 self.resumed.path, template, self.config, self.env_config, lambda: trainer.init(key, env_params)
             )
         self.progress.phase("starting the arenas")
-        return trainer.init(key, env_params)
+        state = trainer.init(key, env_params)
+        return state if self.policy is None else warm(state, self.policy)
 
     def _loop(
         self,
