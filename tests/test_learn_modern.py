@@ -194,6 +194,13 @@ def test_class_networks_give_each_mech_the_network_of_its_class():
     assert changed.tolist() == [c == HEAVY for c in PACK_CLASSES]
 
 
+def test_targets_of_two_kinds_are_refused():
+    mixed = EnvConfig(size_x=28, size_y=28, actions="original")
+    with pytest.raises(ValueError, match="network must be original where observation and actions are of two kinds"):
+        make_network(TrainConfig(), mixed)
+    assert make_network(TrainConfig(network="original"), mixed).head_names == ("action",)
+
+
 def test_the_forget_gates_bias_starts_at_one():
     bias = np.asarray(jax.jit(NETWORK.init)(jax.random.key(1))["lstm_bias"])
     assert bias[16:32].tolist() == [1.0] * 16 and not bias[:16].any() and not bias[32:].any()

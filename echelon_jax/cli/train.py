@@ -75,8 +75,10 @@ class TrainCommand:
         from echelon_jax.learn.checkpoint import CheckpointError
         from echelon_jax.learn.rewards import reward_weights
         from echelon_jax.learn.runner import Runner
+        from echelon_jax.learn.trainer import make_network
 
         checked(reward_weights, config, env_config)
+        checked(make_network, config, env_config)
         run_dir = self.run_dir or _fresh_directory(
             f"{self.preset or ('again' if self.config else DEFAULT_PRESET)}-{env_config.size_x}-seed{config.seed}"
         )

@@ -43,7 +43,7 @@ from echelon_jax.learn.rewards import reward_weights
 from echelon_jax.learn.runs import describe, write_summary
 from echelon_jax.learn.saver import Saver
 from echelon_jax.learn.sinks import JsonLines, Sink, Sinks, TensorBoard, drop_lines_after
-from echelon_jax.learn.trainer import Ramp, Train, TrainState, make_train
+from echelon_jax.learn.trainer import Ramp, Train, TrainState, make_network, make_train
 from echelon_jax.learn.tree_files import digest
 from echelon_jax.learn.warm_start import load_fitting, warm
 from echelon_jax.worldgen.bank import WorldArrays, WorldBankFeeder, swapped_slice
@@ -95,6 +95,7 @@ class Runner:
         self.stages = parse(config.curriculum)
         for stage in self.stages:  # what a reward does not have is said before anything is written
             self._rewards(values_at(self.stages, stage.update))
+        make_network(config, env_config)  # refuses what does not go together, before anything is written
         self.policy = None
         if start_from is not None and not resume:
             self.policy = load_fitting(start_from, config, env_config)

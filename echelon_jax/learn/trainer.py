@@ -102,7 +102,16 @@ def make_opponent(name: str, env_config: EnvConfig) -> Agent:
 
 
 def make_network(config: TrainConfig, env_config: EnvConfig) -> Network:
-    """Return the network of a configuration."""
+    """Return the network of a configuration.
+
+    Raises:
+        ValueError: the modern network for an observation and actions of two kinds, whose targets are not the same slots.
+    """
+    if config.network == "modern" and env_config.observation != env_config.actions:
+        raise ValueError(
+            "network must be original where observation and actions are of two kinds, got modern with "
+            f"{env_config.observation} observation and {env_config.actions} actions"
+        )
     if config.network == "original":
         return OriginalNetwork(
             features=features_of(env_config),
