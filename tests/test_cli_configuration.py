@@ -65,6 +65,20 @@ def test_a_saved_configuration_is_reloaded_exactly(tmp_path: Path) -> None:
     assert TrainCommand(config=tmp_path).configurations() == (config, env_config)  # the run itself will do
 
 
+def test_a_field_that_a_run_did_not_have_yet_means_what_was_done_then(tmp_path: Path) -> None:
+    described = describe(TrainConfig.smoke(after_death=0.5), EnvConfig())
+    del described["train"]["after_death"], described["env"]["fair_zone"]
+    (tmp_path / "config.json").write_text(json.dumps(described))
+    config, env_config = TrainCommand(config=tmp_path).configurations()
+    assert (config.after_death, env_config.fair_zone) == (0.0, False)
+
+
+def test_a_file_written_by_hand_may_hold_a_few_fields(tmp_path: Path) -> None:
+    (tmp_path / "mine.json").write_text(json.dumps({"train": {"gamma": 0.97}, "env": {"size_x": 32}}))
+    config, env_config = TrainCommand(config=tmp_path / "mine.json").configurations()
+    assert (config, env_config) == (TrainConfig(gamma=0.97), EnvConfig(size_x=32))
+
+
 def test_flags_beside_a_saved_configuration_override_it(tmp_path: Path) -> None:
     file = saved(tmp_path, TrainConfig.smoke(gamma=0.97), EnvConfig(size_x=32, size_y=36))
     command = TrainCommand(config=file, train=TrainFlags(gamma=0.9), game=GameFlags(size=40))
@@ -153,12 +167,19 @@ def test_the_planned_bank_has_the_shapes_of_a_real_one(mode: str) -> None:
     assert jax.tree.map(lambda x: (x.shape, x.dtype), real) == jax.tree.map(lambda x: (x.shape, x.dtype), planned)
 
 
-def test_what_a_loop_stacks_up_is_counted_from_the_program() -> None:
-    def program(x: jax.Array) -> jax.Array:
-        _, ys = jax.jit(lambda c: jax.lax.scan(lambda c, _: (c + 1, jnp.stack([c, c])), c, None, 7))(x)
-        return ys
+def test_what_loops_stack_up_is_counted_from_the_program() -> None:
+    def twice(c: jax.Array, _: None) -> tuple[jax.Array, jax.Array]:
+        return c + 1, jnp.stack([c, c])
 
-    assert stacked_bytes(jax.make_jaxpr(program)(jnp.float32(0)).jaxpr, 7) == [7 * 2 * 4]
+    def outer(c: jax.Array, _: None) -> tuple[jax.Array, jax.Array]:
+        c, ys = jax.lax.scan(twice, c, None, 7)
+        return c, ys[0, 0]
+
+    def program(x: jax.Array) -> tuple[jax.Array, jax.Array]:
+        c, first = jax.jit(lambda c: jax.lax.scan(outer, c, None, 3))(x)
+        return first, jax.lax.scan(twice, c, None, 5)[1]
+
+    assert stacked_bytes(jax.make_jaxpr(program)(jnp.float32(0)).jaxpr) == [(3 * 4, 7 * 2 * 4), (5 * 2 * 4, 0)]
 
 
 def test_the_rate_is_that_of_a_run_of_the_same_game_and_sizes(tmp_path: Path) -> None:

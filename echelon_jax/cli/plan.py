@@ -57,18 +57,21 @@ def abstract_bank(config: EnvConfig, worlds: int) -> Bank:
     )
 
 
-def stacked_bytes(jaxpr: Any, length: int) -> list[int]:
-    """Bytes that each loop of `length` steps in a program stacks up over its steps, in the order in which they run."""
-    found = []
+def stacked_bytes(jaxpr: Any) -> list[tuple[int, int]]:
+    """For each outermost loop of a program, in order: bytes it stacks up over its steps, and the most that a loop inside does."""
+    found: list[tuple[int, int]] = []
     for equation in jaxpr.eqns:
-        if equation.primitive.name == "scan" and equation.params["length"] == length:
+        inside = []
+        for value in jax.tree.leaves(list(equation.params.values()), is_leaf=lambda v: hasattr(v, "eqns")):
+            inner = getattr(value, "jaxpr", value)
+            if hasattr(inner, "eqns"):
+                inside += stacked_bytes(inner)
+        if equation.primitive.name == "scan":
             stacked = equation.outvars[equation.params["num_carry"] :]
-            found.append(sum(var.aval.size * var.aval.dtype.itemsize for var in stacked))
+            own = sum(var.aval.size * var.aval.dtype.itemsize for var in stacked)
+            found.append((own, max((max(pair) for pair in inside), default=0)))
         else:
-            for value in jax.tree.leaves(list(equation.params.values()), is_leaf=lambda v: hasattr(v, "eqns")):
-                inner = getattr(value, "jaxpr", value)
-                if hasattr(inner, "eqns"):
-                    found += stacked_bytes(inner, length)
+            found += inside
     return found
 
 
@@ -84,7 +87,9 @@ def memory(config: TrainConfig, env_config: EnvConfig) -> dict[str, int]:
     env_params = EnvParams(rules=rules, rewards=weights, bank=bank)
     key = jax.eval_shape(lambda: jax.random.key(0))
     state: TrainState = jax.eval_shape(trainer.init, key, env_params)
-    loops = stacked_bytes(jax.make_jaxpr(trainer.update)(state, env_params).jaxpr, config.rollout_steps)
+    loops = stacked_bytes(jax.make_jaxpr(trainer.update)(state, env_params).jaxpr)
+    rollout = max(loops)
+    loops.remove(rollout)
     arenas = state.actors.env_state
     return {
         "parameters": sum(leaf.size for leaf in jax.tree.leaves(state.params)),
@@ -93,8 +98,8 @@ def memory(config: TrainConfig, env_config: EnvConfig) -> dict[str, int]:
         "arenas": tree_bytes(arenas),
         "observations and memories": tree_bytes(state.actors) - tree_bytes(arenas),
         "worlds": tree_bytes(bank),
-        "rollout": loops[0],
-        "unrolled": max(loops[1:], default=0),
+        "rollout": rollout[0],
+        "unrolled": max((most for _, most in loops), default=0),
     }
 
 
