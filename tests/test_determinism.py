@@ -1,5 +1,11 @@
 """The same compiled step gives an arena the same bits whatever stands beside it; other compilations agree closely."""
 
+import hashlib
+import os
+import subprocess
+import sys
+from pathlib import Path
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -7,9 +13,11 @@ import pytest
 from fuzz_step import CONFIG, compiled
 from test_exchange import leaves, unequal
 
+from echelon_jax.env import environment
 from echelon_jax.env.actions import decide, sanitise
 from echelon_jax.env.environment import Echelon
-from echelon_jax.parity.exchange import stack
+from echelon_jax.learn import tree_files
+from echelon_jax.parity.exchange import row_of, stack, to_reference, to_row
 from echelon_jax.parity.fuzz import WIDTH, default_params
 from echelon_jax.parity.fuzz_cases import make_case
 from echelon_jax.sim import step as simulation
@@ -71,7 +79,7 @@ def test_permuted_arenas_give_permuted_results(cases, result):
 
 
 def test_phases_compiled_one_by_one_agree_with_the_whole_step(cases, result, monkeypatch):
-    """The simulation, each phase its own program, from the same decisions."""
+    """The simulation, each phase its own program, from the same decisions; what reads the actions is not compiled at all."""
     scan = jax.lax.scan
 
     def loop(body, carry, xs):
@@ -91,6 +99,58 @@ def test_phases_compiled_one_by_one_agree_with_the_whole_step(cases, result, mon
     rules = default_params(CONFIG).rules
     after = simulation.simulate(CONFIG, rules, before, decision.commands, cases.noise)
     assert disagreeing(jax.device_get(after), result[0].sim, 1e-5) == []
+
+
+def test_the_rest_of_the_step_agrees_without_compilation(cases, result, monkeypatch):
+    """Zone, score, end, rewards, messages and statistics operation by operation around the simulation's result.
+
+    The observation is one program of its own: its rays alone would take a quarter of a minute an arena operation by operation.
+    """
+    simulated = jax.tree.map(jnp.asarray, result[0].sim)
+    monkeypatch.setattr(environment, "simulate", lambda *inputs: simulated)
+    monkeypatch.setattr(environment, "look", jax.jit(environment.look, static_argnums=0))
+    rest = Echelon(CONFIG).step_batch_with_noise(default_params(CONFIG), cases.state, cases.actions, cases.noise)
+    assert disagreeing(jax.device_get(rest), result, 1e-5) == []
+
+
+def digest(tree):
+    """A hash of every bit of a tree of arrays."""
+    total = hashlib.sha256()
+    for name, leaf in leaves(tree).items():
+        total.update(name.encode() + str(leaf.dtype).encode() + np.ascontiguousarray(leaf).tobytes())
+    return total.hexdigest()
+
+
+def test_a_second_process_gives_the_same_bits(result):
+    """The same program (compiled once where the persistent cache is on) on the same numbers."""
+    code = "import test_determinism as t; print(t.digest(t.play(t.batch(t.SEEDS))))"
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        cwd=Path(__file__).parent,
+        env={**os.environ, "PYTHONHASHSEED": "7"},
+        capture_output=True,
+        text=True,
+        timeout=600,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.strip() == digest(result)
+
+
+@pytest.mark.parametrize("through", ["reference", "files"])
+def test_a_state_that_was_saved_and_loaded_goes_on_identically(cases, result, through, tmp_path):
+    """Through the exchange with the reference, and through the files of a checkpoint, in the middle of a fight."""
+    state = result[0]
+    if through == "reference":
+        rows = [row_of(state, b) for b in range(WIDTH)]
+        loaded = stack([to_row(CONFIG, to_reference(CONFIG, row), row) for row in rows])
+    else:
+        tree_files.write(tmp_path / "state", tree_files.to_flat(state))
+        loaded, lacking = tree_files.read(tmp_path / "state", state)
+        assert lacking == []
+    went_on = [play(cases.replace(state=start)) for start in (state, loaded)]
+    assert unequal(*went_on) == []
+    assert (went_on[0][0].sim.tick == np.asarray(cases.state.sim.tick) + 2 * CONFIG.substeps).any()
 
 
 def test_one_scan_agrees_with_single_calls(cases):
