@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 TRAIN ?=
 
-.PHONY: setup train train-gpu test test-all lint bench soak fuzz clean
+.PHONY: setup train train-gpu test test-all lint bench soak fuzz pages clean
 
 setup: $(VENV)/.run
 
@@ -56,6 +56,11 @@ fuzz: $(VENV)/.run
 # 10,000 random games under the mended rules that must leave nothing wrong behind.
 soak: $(VENV)/.run
 	$(BIN)/python benchmarks/soak.py
+
+# Pages that are made from the code.
+pages: $(VENV)/.run
+	$(BIN)/python -m echelon_jax.cli.configuration > docs/configuration.md
+	$(BIN)/python -m echelon_jax.learn.metric_names > docs/metrics.md
 
 clean:
 	rm -rf $(VENV) .cache build *.egg-info
