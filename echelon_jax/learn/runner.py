@@ -224,10 +224,11 @@ class Runner:
             )
 
         update = int(state.update)
-        launches = 0
+        launches = saved_at = 0
         waiting: tuple[int, Metrics] | None = None
         while update < config.updates and not self._stop:
-            saver.check()
+            if launches > saved_at:
+                saver.wait()  # writing takes place beside one launch, so no more than that is lost above an interval
             state, env_params = self._staged(update, state, env_params)
             state, metrics = launch(state, env_params)
             update += config.updates_per_launch
@@ -246,6 +247,7 @@ class Runner:
                 report(*waiting)  # saving waits for the state anyway, and no checkpoint is ahead of its metrics
                 waiting = None
                 save()
+                saved_at = launches
         if waiting is not None:
             report(*waiting)
         if launches or self.resumed is None:

@@ -41,15 +41,6 @@ class Saver:
         self.wait()
         self._pending = self._thread.submit(write, self.run_dir, snap, self.keep, self.keep_best)
 
-    def check(self) -> None:
-        """Raise the error of a write that has ended; never waits.
-
-        Raises:
-            CheckpointError: it failed.
-        """
-        if self._pending is not None and self._pending.done():
-            self.wait()
-
     def wait(self) -> Path | None:
         """Wait for the write in progress; return the last checkpoint written, None if there is none.
 

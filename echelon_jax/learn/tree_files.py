@@ -42,6 +42,21 @@ def write(place: Path, flat: Flat) -> None:
         writer.save(place, flat)
 
 
+def read_flat(place: Path) -> Flat:
+    """Return all that the directory `place` holds, by path.
+
+    Raises:
+        TreeError: it cannot be read.
+    """
+    try:
+        with ocp.PyTreeCheckpointer() as reader:
+            there = sorted(reader.metadata(place).item_metadata.tree)
+            arguments = {path: ocp.RestoreArgs(restore_type=np.ndarray) for path in there}
+            return reader.restore(place, item=dict.fromkeys(there, 0), restore_args=arguments)
+    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+        raise TreeError(f"{place} cannot be read: {first_line(error)}") from error
+
+
 def read(
     place: Path,
     template: Any,
@@ -59,16 +74,10 @@ def read(
         TreeError: a leaf is missing, unknown, of another shape or dtype, or the directory cannot be read.
     """
     wanted = {name: leaf for name, leaf in _named(template).items() if leaf.size}
-    try:
-        with ocp.PyTreeCheckpointer() as reader:
-            there = sorted(reader.metadata(place).item_metadata.tree)
-            arguments = {path: ocp.RestoreArgs(restore_type=np.ndarray) for path in there}
-            loaded = reader.restore(place, item=dict.fromkeys(there, 0), restore_args=arguments)
-    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
-        raise TreeError(f"{place} cannot be read: {first_line(error)}") from error
+    loaded = read_flat(place)
     stored = {old_path(name): name for name in wanted}
     found = {stored[path]: value for path, value in loaded.items() if path in stored}
-    for path in there:
+    for path in loaded:
         if path not in stored and not may_drop(path):
             raise TreeError(f"{place} holds {path}, which this version does not know")
     lacking = [name for name in wanted if name not in found]
