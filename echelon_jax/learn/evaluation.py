@@ -105,7 +105,7 @@ class PolicyPlayer:
 
     Attributes:
         clip: of normalised features, None for none.
-        deterministic: act by the mean instead of a sample.
+        deterministic: act by the most likely sample instead of a drawn one.
     """
 
     network: Network

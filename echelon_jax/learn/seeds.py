@@ -35,7 +35,7 @@ from echelon_jax.learn.trainer import Train, TrainState
 def shared_program(trainer: Train, count: int, vmap: bool = False) -> Callable[..., Any]:
     """Return the launch of `count` learners: (states, env_params), tuples both, to their (state, metrics), in one compiled program.
 
-    `vmap` computes them side by side instead of in turn; docs/training.md has what that costs. States are consumed.
+    `vmap` computes them side by side instead of in turn. States are consumed.
     """
 
     def launches(states: tuple[TrainState, ...], env_params: tuple[EnvParams, ...]) -> tuple[Any, ...]:
