@@ -122,3 +122,12 @@ def test_both_simulators_are_told_the_same_draws():
 def test_rows_make_a_batch_and_a_batch_rows():
     rows = [make_case(CONFIG, seed).state for seed in range(3)]
     assert unequal(row_of(stack(rows), 1), rows[1]) == []
+
+
+@pytest.mark.parametrize("mode", ["full", "partial"])
+@pytest.mark.parametrize("seed", range(2))
+def test_a_row_of_the_default_game_comes_back_with_what_it_remembers(mode, seed):
+    config = EnvConfig.mended(observation_mode=mode, observation="modern", actions="modern", reward="modern")
+    row = make_case(config, seed).state
+    assert row.recall is not None and (row.recall.age is None) == (mode == "full")
+    assert unequal(row, to_row(config, to_reference(config, row), row)) == []

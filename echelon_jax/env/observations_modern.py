@@ -260,7 +260,7 @@ def observe(config: EnvConfig, rules: SimRules, state: EnvState) -> tuple[Observ
     ground = _made_once(living, lambda: maps_modern.neighbourhoods(config, state.sim.grid.collides, opaque))
     distance = ewar.distances(mechs.position)
     quality = ewar.sensor_quality(config, rules, mechs, distance)
-    zone = zone_tick(rules, mechs, state.place)
+    zone = zone_tick(rules, mechs, state.place, config.zone_on_the_ground)
 
     # Who sees whom.
     candidates = contacts.candidates(config, state)

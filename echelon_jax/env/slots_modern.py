@@ -180,13 +180,21 @@ def others(
     return Others(rows, known, forward, left, jnp.stack([x, y, z], -1))
 
 
-def _nearest(key: Float32[Array, "arenas mechs items"], count: int) -> tuple[Array, Array]:
-    """Index of the `count` smallest keys, the first on ties, and whether there was one (a key that is not infinite)."""
+def _nearest(
+    key: Float32[Array, "arenas mechs items"], count: int, ties: Float32[Array, "arenas 1 items"] | None = None
+) -> tuple[Array, Array]:
+    """Index of the `count` smallest keys, and whether there was one (a key that is not infinite).
+
+    Of equal keys the one that `ties` calls largest comes first (not negative), then the first.
+    """
     index, found = [], []
     numbers = jnp.arange(key.shape[-1], dtype=jnp.int32)
     for _ in range(count):
         least = key.min(-1)
-        first = jnp.where(key == least[..., None], numbers, key.shape[-1]).min(-1)
+        equal = key == least[..., None]
+        if ties is not None:
+            equal = equal & (ties == jnp.where(equal, ties, -1.0).max(-1)[..., None])
+        first = jnp.where(equal, numbers, key.shape[-1]).min(-1)
         index.append(first)
         found.append(jnp.isfinite(least))
         key = jnp.where(numbers == first[..., None], jnp.inf, key)
@@ -262,13 +270,13 @@ def projectiles(
 
 
 def clouds(config: EnvConfig, rules: SimRules, state: EnvState, frame: Frame) -> Float32[Array, "arenas mechs rows"]:
-    """The nearest smoke clouds; everybody sees them."""
+    """The nearest smoke clouds, of those at one place the youngest first; everybody sees them."""
     smoke, mechs = state.sim.smoke, state.sim.mechs
     arenas, n = mechs.alive.shape
     count = smoke.life.shape[1]
     dx, dy, dz = offsets(smoke.position, mechs.position)
     key = jnp.where((smoke.life > 0)[:, None, :], dx * dx + dy * dy + dz * dz, jnp.inf)
-    index, found = _nearest(key, CLOUDS)
+    index, found = _nearest(key, CLOUDS, smoke.life[:, None, :].astype(jnp.float32))
     flat = jnp.arange(arenas, dtype=jnp.int32)[:, None, None] * count + jnp.minimum(index, count - 1)
     there = smoke.position.reshape(arenas * count, 3).at[flat].get(mode="promise_in_bounds")
     life = smoke.life.reshape(-1).at[flat].get(mode="promise_in_bounds")

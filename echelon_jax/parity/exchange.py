@@ -17,6 +17,7 @@ from echelon_jax.config import EnvConfig
 from echelon_jax.env.state import REASONS, STATISTICS, WINNERS, EnvState
 from echelon_jax.parity.golden import column_words, counters, whole
 from echelon_jax.reference.environment import Arena
+from echelon_jax.reference.observation_modern import Recall
 from echelon_jax.reference.rewards import Zone
 from echelon_jax.reference.state import Battle, Mech, Projectile, make_mechs
 from echelon_jax.reference.vec import vec
@@ -55,6 +56,14 @@ _DURATIONS = {
     "laser_cooldown": WEAPONS[LASER].cooldown,
     "painter_cooldown": WEAPONS[PAINTER].cooldown,
     "painted": k.PAINT_DURATION,
+}
+# A deed that the modern observation tells of, and the row's count of it.
+DEEDS = {
+    "laser_hit": "laser_hits",
+    "missile_launch": "missile_launches",
+    "kinetic_fire": "kinetic_fires",
+    "smoke_launch": "smoke_launches",
+    "paint": "paints",
 }
 _KINETIC = {HEAVY: GAUSS, MEDIUM: AUTOCANNON, LIGHT: FLAMER}
 
@@ -152,12 +161,24 @@ def to_reference(config: EnvConfig, row: EnvState) -> Loaded:
     arena.sort_mode = [int(v) for v in row.sort_mode]
     arena.hostile_only = [bool(v) for v in row.hostile_only]
     arena.contact_slots = [[int(v) for v in seen] for seen in row.contact_slots]
+    arena.deeds = [{kind for kind, name in DEEDS.items() if getattr(sim.tally, name)[i] > 0} for i in range(len(mechs))]
+    if row.recall is not None:
+        arena.recall = _load_recall(row.recall)
     flags = zip(row.was_fallen, row.was_legged, row.was_shutdown, strict=True)
     arena.flags_before = [(bool(fallen), bool(legged), bool(hot)) for fallen, legged, hot in flags]
     for name, counts in zip(STATISTICS, row.statistics, strict=True):
         for team, value in zip(TEAM_NAMES, counts, strict=True):
             arena.statistics[f"{name}_{team}"] = float(value)
     return Loaded(arena, shots, clouds)
+
+
+def _load_recall(recall: Any) -> Recall:
+    """What the modern observation remembers, of a row."""
+    turn = [float(v) for v in recall.turn]
+    if recall.age is None or recall.place is None:
+        return Recall(turn)
+    ages_ = [[int(v) for v in seen] for seen in recall.age]
+    return Recall(turn, ages_, [[vec(place) for place in places] for places in recall.place])
 
 
 def _index(value: Any) -> int | None:
@@ -173,6 +194,7 @@ def _load_mech(mech: Mech, row: EnvState, dt: float) -> None:
         count = int(getattr(m, source)[i])
         setattr(mech, name, _seconds(source, count, mech, bool(m.tube_was_smoke[i]), dt))
     mech.pos, mech.vel = vec(m.position[i]), vec(m.velocity[i])
+    mech.tube_was_smoke = bool(m.tube_was_smoke[i])
     mech.last_painter, mech.focus_target = _index(m.last_painter[i]), _index(m.focus[i])
     mech.alive, mech.ecm_on, mech.eccm_on = bool(m.alive[i]), bool(m.ecm_on[i]), bool(m.eccm_on[i])
     mech.took_damage, mech.dealt_damage = float(tally.took_damage[i]), float(tally.dealt_damage[i])
@@ -248,6 +270,10 @@ def to_row(config: EnvConfig, loaded: Loaded, template: EnvState) -> EnvState:
     row.messages[:] = np.array(arena.messages, np.float32).reshape(row.messages.shape)
     row.sort_mode[:], row.hostile_only[:] = arena.sort_mode, arena.hostile_only
     row.contact_slots[:] = arena.contact_slots
+    if row.recall is not None and arena.recall is not None:
+        row.recall.turn[:] = arena.recall.turn
+        if arena.recall.age is not None:
+            row.recall.age[:], row.recall.place[:] = arena.recall.age, arena.recall.place
     row.was_fallen[:], row.was_legged[:], row.was_shutdown[:] = np.array(arena.flags_before).T
     for team in range(2):
         if arena.scores[team] != float(row.score[team]) + float(row.score_carry[team]):
@@ -268,10 +294,7 @@ def _save_mech(mech: Mech, row: EnvState, dt: float) -> None:
         getattr(m, target)[i] = getattr(mech, name)
     for name, target in TIMERS.items():
         getattr(m, target)[i] = counters(np.array(getattr(mech, name)), dt)
-    if mech.missile_cooldown > 0:  # the float64 residue tells which weapon set it, unless both would read the same
-        either = [mech.missile_cooldown in residues(WEAPONS[w].cooldown, dt) for w in (MISSILE, SMOKE)]
-        if either[0] != either[1]:
-            m.tube_was_smoke[i] = either[1]
+    m.tube_was_smoke[i] = mech.tube_was_smoke
     m.position[i], m.velocity[i] = mech.pos, mech.vel
     m.last_painter[i] = -1 if mech.last_painter is None else mech.last_painter
     m.focus[i] = -1 if mech.focus_target is None else mech.focus_target

@@ -17,7 +17,7 @@ import numpy as np
 
 from echelon_jax.config import EnvConfig
 from echelon_jax.env.environment import Maps, fresh_state
-from echelon_jax.env.state import EnvState
+from echelon_jax.env.state import EnvState, Recall
 from echelon_jax.parity.exchange import most, row_of
 from echelon_jax.parity.golden import column_words, local_map, telemetry
 from echelon_jax.rules import materials as mat
@@ -305,10 +305,29 @@ def _state(config: EnvConfig, rng: np.random.Generator, sim: SimState) -> EnvSta
         contact_slots=np.where(rng.random((n, 5)) < 0.8, np.array(seen), -1).astype(np.int32),
         score=score.astype(np.float32),
         step_count=np.array(steps, np.int32),
+        recall=_recall(config, rng, mechs),
         was_fallen=mechs.fallen > 0,
         was_legged=mechs.leg_hp <= 0,
         was_shutdown=mechs.heat > heat_cap,
     )
+
+
+def _recall(config: EnvConfig, rng: np.random.Generator, mechs: Mechs) -> Recall | None:
+    """What the modern observation remembers: sightings of any age near where the others are, or far, or none."""
+    blank = _blank(config)[0].recall
+    if blank is None:
+        return None
+    n = config.num_mechs
+    turn = rng.uniform(-0.6, 0.6, n).astype(np.float32)
+    if config.observation_mode == "full":
+        return _changed(blank, turn=turn)  # type: ignore[no-any-return]
+    seen = rng.random((n, n)) < rng.choice([0.0, 0.5, 1.0], p=[0.1, 0.6, 0.3])
+    np.fill_diagonal(seen, False)
+    age = np.where(seen, rng.integers(0, 60, (n, n)), -1).astype(np.int32)
+    size = [config.size_x, config.size_y, config.size_z]
+    place = mechs.position[None] + rng.normal(size=(n, n, 3)) * rng.choice([0.5, 8.0])
+    place = np.where(seen[..., None], np.clip(place, 0.5, np.array(size) - 0.5), 0.0).astype(np.float32)
+    return _changed(blank, turn=turn, age=age, place=place)  # type: ignore[no-any-return]
 
 
 def _actions(config: EnvConfig, rng: np.random.Generator) -> np.ndarray:

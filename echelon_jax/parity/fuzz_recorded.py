@@ -77,11 +77,7 @@ def play_reference(config: EnvConfig, cases: Sequence[Case]) -> Expected:
         events += [step.events, []]
         shots += _shot_rows(arena, 2 * b + 1)
         clouds += [[2 * b + 1, *cloud.pos, cloud.radius, cloud.life] for cloud in arena.battle.clouds]
-        was_smoke = np.array(case.state.sim.mechs.tube_was_smoke)
-        for event in step.events:
-            if event["type"] in ("smoke_launch", "missile_launch"):
-                was_smoke[ids.index(event["shooter"])] = event["type"] == "smoke_launch"
-        smoke += [was_smoke, was_smoke]
+        smoke += [np.array([mech.tube_was_smoke for mech in arena.battle.mechs])] * 2
 
     data = {name: np.stack([row[name] for row in rows]) for name in rows[0]}
     results = {

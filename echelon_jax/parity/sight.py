@@ -13,6 +13,7 @@ import numpy as np
 
 from echelon_jax.config import EnvConfig
 from echelon_jax.env.layout import observation_layout
+from echelon_jax.env.layout_modern import observation_layout as modern_layout
 from echelon_jax.env.observations import SOUND_SCALE
 from echelon_jax.env.state import EnvState
 from echelon_jax.parity.exchange import to_reference
@@ -72,15 +73,19 @@ def look_in_float32(config: EnvConfig, row: EnvState) -> tuple[np.ndarray, np.nd
 def sight_entries_follow(config: EnvConfig, shown: np.ndarray, expected: np.ndarray) -> bool:
     """Whether the entries of two observations [mechs, obs] that only rays decide are the same.
 
-    Those of the original observation: targeted, and the loudness of all four quadrants together.
+    Those of the original observation: targeted, and the loudness of all four quadrants together. Those of the modern one: the
+    line of sight to each other mech, and the loudness of friends and of hostiles.
     """
-    layout = observation_layout(config)
-    bits = layout["own/targeted"].slice
+    modern = config.observation == "modern"
+    layout = modern_layout(config) if modern else observation_layout(config)
+    bits = [e.offset for e in layout if e.name.split("/")[-1] in ("targeted", "line_of_sight")]
     if (expected[:, bits] != shown[:, bits]).any():
         return False
     heard = layout.block("sound")
 
     def loudness(seen: np.ndarray) -> np.ndarray:
-        return np.asarray(np.expm1(seen[:, heard].astype(np.float64) * SOUND_SCALE).sum(-1))
+        entries = seen[:, heard].astype(np.float64)
+        total = entries / (1.0 - entries) if modern else np.expm1(entries * SOUND_SCALE)
+        return np.asarray(total.reshape(len(seen), -1, 4).sum(-1))
 
     return bool(np.allclose(loudness(shown), loudness(expected), rtol=LOUDNESS_TOLERANCE, atol=LOUDNESS_TOLERANCE))

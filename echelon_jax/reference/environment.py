@@ -9,6 +9,7 @@ import numpy as np
 from echelon_jax.config import EnvConfig
 from echelon_jax.reference.noise import LiveNoise, Noise
 from echelon_jax.reference.observation import SLOTS, Scene, observe, occupancy_map, telemetry_map
+from echelon_jax.reference.observation_modern import DEEDS, Recall, observe_modern
 from echelon_jax.reference.rewards import (
     COMPONENTS,
     Flags,
@@ -22,16 +23,18 @@ from echelon_jax.reference.rewards import (
     zone_tick,
 )
 from echelon_jax.reference.rewards_modern import modern_components
-from echelon_jax.reference.simulator import set_ewar, simulate
+from echelon_jax.reference.simulator import set_ewar, set_ewar_modes, simulate
 from echelon_jax.reference.state import Battle, Event, make_mechs
 from echelon_jax.reference.world import VoxelWorld
 from echelon_jax.rules.mechs import BLUE, RED, TEAM_NAMES
 from echelon_jax.rules.rewards import ModernWeights, modern_weights
 
+# Components of the original's actions after the nine base ones.
 PREFERENCES = slice(9, 14)
 SORT = slice(14, 17)
 HOSTILE_ONLY = 17
 MESSAGE = 18
+EWAR_MODES = 3  # of the modern actions: off, ECM, ECCM
 CLOSE_CALL = 1e-3  # scores or hit points nearer than this are equal when time is up
 
 
@@ -93,6 +96,8 @@ class Arena:
         self.contact_slots = [[-1] * SLOTS for _ in range(n)]
         self.flags_before: list[Flags] = [status_flags(mech) for mech in battle.mechs]
         self.statistics = new_statistics()
+        self.recall = Recall.fresh(config) if config.observation == "modern" else None
+        self.deeds: list[set[str]] = [set() for _ in range(n)]  # which of DEEDS each mech did in the last decision
         self.outcome: dict[str, Any] | None = None
 
     def scene(self) -> Scene:
@@ -111,7 +116,10 @@ class Arena:
 
     def look(self) -> np.ndarray:
         """Compute the observations, remember the contact slots and count the non-finite ones."""
-        rows, self.contact_slots, bad = observe(self.scene())
+        if self.recall is not None:
+            rows, self.contact_slots, bad = observe_modern(self.scene(), self.recall, self.deeds)
+        else:
+            rows, self.contact_slots, bad = observe(self.scene())
         for i in bad:
             self.statistics[f"bad_obs_{TEAM_NAMES[self.battle.mechs[i].team]}"] += 1
         return rows
@@ -125,19 +133,31 @@ class Arena:
             if bad[mech.index]:
                 self.statistics[f"bad_actions_{TEAM_NAMES[mech.team]}"] += 1
         scalars = clean.tolist()  # float32 values widened
-        self.set_focus(clean)  # 3
-        set_ewar(battle, scalars)
-        if config.observation_control:  # 4, dead mechs too
+        modern = config.actions == "modern"
+        if modern:  # 3
+            self.set_focus_modern(clean)
+            first = 10 + config.team_size
+            set_ewar_modes(battle, [int(i) for i in np.argmax(clean[:, first : first + EWAR_MODES], axis=1)])
+        else:
+            self.set_focus(clean)
+            set_ewar(battle, scalars)
+        if config.observation_control and not modern:  # 4, dead mechs too
             self.sort_mode = [int(i) for i in np.argmax(clean[:, SORT], axis=1)]
             self.hostile_only = [bool(v) for v in clean[:, HOSTILE_ONLY] > 0]
         before = [self.zone.distance(mech) if mech.alive else None for mech in mechs]  # 5
+        yaws = [mech.yaw for mech in mechs]
         events = simulate(battle, scalars, noise)  # 7
+        done = [(event["shooter"], event["type"]) for event in events if event["type"] in DEEDS]
+        self.deeds = [{kind for shooter, kind in done if shooter == mech.id} for mech in mechs]
+        if self.recall is not None:
+            self.recall.older(yaws, mechs)
         count_events(self.statistics, mechs, events)  # 8
         count_transitions(self.statistics, mechs, self.flags_before)  # 9
         self.flags_before = [status_flags(mech) for mech in mechs]
+        message = 10 + config.team_size + EWAR_MODES if modern else MESSAGE
         for mech in mechs:  # 10: messages arrive one decision later
             heard = config.communication and mech.alive
-            self.messages[mech.index] = scalars[mech.index][MESSAGE:] if heard else [0.0] * config.comm_dim
+            self.messages[mech.index] = scalars[mech.index][message:] if heard else [0.0] * config.comm_dim
         ticks = zone_tick(*tonnage_in_zone(mechs, self.zone))  # 11
         for team in (BLUE, RED):
             self.scores[team] += ticks[team] * config.decision_seconds
@@ -165,6 +185,19 @@ class Arena:
                 other = self.battle.mechs[target]
                 if other.alive and other.team != mech.team:
                     mech.focus_target = target
+
+    def set_focus_modern(self, clean: np.ndarray) -> None:
+        """Focus by the largest of "none" and the hostile slots, if that mech lives and (partial mode) was ever seen."""
+        n, half = len(self.battle.mechs), self.config.team_size
+        age = None if self.recall is None else self.recall.age
+        for mech in self.battle.mechs:
+            mech.focus_target = None
+            choice = int(np.argmax(clean[mech.index, 9 : 10 + half]))
+            if choice == 0 or not (mech.alive and self.config.target_selection):
+                continue
+            target = self.battle.mechs[(choice - 1 + (half if mech.team == BLUE else 0)) % n]
+            if target.alive and (age is None or age[mech.index][target.index] >= 0):
+                mech.focus_target = target.index
 
     def team_hp(self, team: int) -> float:
         """Sum of max(0, hp) over a team's living mechs."""

@@ -54,3 +54,10 @@ def set_ewar(battle: Battle, actions: Sequence[list[float]]) -> None:
         able = battle.config.ewar and mech.alive and mech.class_id == SCOUT
         mech.eccm_on = able and selector > 0.5
         mech.ecm_on = able and 0 < selector <= 0.5
+
+
+def set_ewar_modes(battle: Battle, modes: Sequence[int]) -> None:
+    """The same switches from the modern actions' choice: 0 off, 1 ECM, 2 ECCM."""
+    for mech in battle.mechs:
+        able = battle.config.ewar and mech.alive and mech.class_id == SCOUT
+        mech.ecm_on, mech.eccm_on = able and modes[mech.index] == 1, able and modes[mech.index] == 2

@@ -44,6 +44,7 @@ class Mech:
     ams_cooldown: float = 0.0
     laser_cooldown: float = 0.0
     missile_cooldown: float = 0.0  # shared by missile and smoke
+    tube_was_smoke: bool = False  # what set it
     kinetic_cooldown: float = 0.0  # shared by gauss, autocannon and flamer
     painter_cooldown: float = 0.0
     painted_remaining: float = 0.0

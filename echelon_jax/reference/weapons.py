@@ -200,7 +200,7 @@ def missile(battle: Battle, mech: Mech, action: list[float]) -> None:
     if choice is None:
         return
     target, lock = choice
-    mech.missile_cooldown = weapon.cooldown
+    mech.missile_cooldown, mech.tube_was_smoke = weapon.cooldown, False
     mech.heat += weapon.heat
     # Spawn (§6.1): aimed from the shooter's centre, tilted upward.
     offset = sub(target.pos, mech.pos)
@@ -303,7 +303,7 @@ def smoke(battle: Battle, mech: Mech, action: list[float]) -> None:
         level = flat(offset)
         if norm(offset) <= weapon.range and norm(level) > 1e-6:
             direction = div(level, norm(level))
-    mech.missile_cooldown = weapon.cooldown
+    mech.missile_cooldown, mech.tube_was_smoke = weapon.cooldown, True
     mech.heat += weapon.heat
     start = add(mech.pos, (0.0, 0.0, mech.half[2]))
     battle.projectiles.append(Projectile(SMOKE, mech.index, None, start, mul(direction, weapon.speed)))
