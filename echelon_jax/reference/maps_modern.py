@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Sequence
+from functools import cache
 
 import numpy as np
 
@@ -23,25 +24,40 @@ DRAWN = 30  # levels whose sight is drawn
 _REACH = LOCAL_SIDE // 2
 
 
-class _Stack:
-    """What the 3 x 3 columns around a sample hold together: by level whether something collides, whether sight ends; hazards."""
+class Surroundings:
+    """What each column and its eight neighbours hold together, made once for all mechs.
 
-    def __init__(self, world: VoxelWorld, x: int, y: int) -> None:
-        size_x, size_y, size_z = world.size
-        inner = 1 <= x <= size_x - 2 and 1 <= y <= size_y - 2
-        self.lava = self.water = False
-        if not inner:  # a sample at the rim reaches beyond the map
-            self.solid = [True] * TALLEST
-            self.opaque = [True] * TALLEST
-            return
-        block = world.material[:, y - 1 : y + 2, x - 1 : x + 2].reshape(size_z, -1)
-        rest = [False] * (TALLEST - size_z)
-        self.solid = np.asarray(m.COLLIDES[block].any(-1)).tolist() + rest
-        self.opaque = np.asarray(m.OPAQUE[block].any(-1)).tolist() + rest
-        self.lava, self.water = m.LAVA in block[0], m.WATER in block[0]
+    Attributes:
+        solid, opaque: bool [32, Y, X] whether something collides there, whether something ends sight.
+        lava, water: bool [Y, X] whether there is some on the lowest level.
+    """
+
+    def __init__(self, world: VoxelWorld) -> None:
+        self.size = world.size
+        tall = np.zeros((TALLEST - world.size[2], world.size[1], world.size[0]), bool)
+        self.solid = _with_neighbours(np.concatenate([m.COLLIDES[world.material], tall]))
+        self.opaque = _with_neighbours(np.concatenate([m.OPAQUE[world.material], tall]))
+        self.lava, self.water = (_with_neighbours(world.material[0] == hazard) for hazard in (m.LAVA, m.WATER))
+
+    def column(self, x: int, y: int) -> tuple[list[bool], list[bool], float]:
+        """Solid and opaque levels around column (x, y), and 1 for lava, -1 for water; a sample at the rim reaches a wall."""
+        if not (1 <= x <= self.size[0] - 2 and 1 <= y <= self.size[1] - 2):
+            return [True] * TALLEST, [True] * TALLEST, 0.0
+        hazard = 1.0 if self.lava[y, x] else -1.0 if self.water[y, x] else 0.0
+        return self.solid[:, y, x].tolist(), self.opaque[:, y, x].tolist(), hazard
 
 
-def local_planes(world: VoxelWorld, mech: Mech) -> list[float]:
+def _with_neighbours(marked: np.ndarray) -> np.ndarray:
+    """Whether [..., y, x] or one of the eight cells around it is marked; the rim is left false."""
+    found = np.zeros_like(marked)
+    size_y, size_x = marked.shape[-2:]
+    for dy in range(3):
+        for dx in range(3):
+            found[..., 1:-1, 1:-1] |= marked[..., dy : size_y - 2 + dy, dx : size_x - 2 + dx]
+    return found
+
+
+def local_planes(around: Surroundings, mech: Mech) -> list[float]:
     """The planes foot, body, opaque, hazard and step, rows forward, columns to the left."""
     cos, sin = math.cos(mech.yaw), math.sin(mech.yaw)
     foot = max(math.floor(mech.pos[2] - mech.half[2] + SLACK), 0)
@@ -53,14 +69,13 @@ def local_planes(world: VoxelWorld, mech: Mech) -> list[float]:
             forward, left = SPACING * a, SPACING * b
             x = math.floor(mech.pos[0] + (cos * forward - sin * left))
             y = math.floor(mech.pos[1] + (sin * forward + cos * left))
-            stack = _Stack(world, x, y)
-            below = [level for level in range(min(foot + STEPS, TALLEST)) if stack.solid[level]]
-            highest = below[-1] + 1 if below else 0
+            solid, opaque, hazard = around.column(x, y)
+            highest = max((level + 1 for level in range(min(foot + STEPS, TALLEST)) if solid[level]), default=0)
             values = (
-                foot < TALLEST and stack.solid[foot],
-                any(stack.solid[foot + 1 : top]),
-                eye < DRAWN and stack.opaque[eye],
-                1.0 if stack.lava else -1.0 if stack.water else 0.0,
+                foot < TALLEST and solid[foot],
+                any(solid[foot + 1 : top]),
+                eye < DRAWN and opaque[eye],
+                hazard,
                 clip(highest - foot, -STEPS, STEPS) / STEPS,
             )
             for plane, value in zip(planes, values, strict=True):
@@ -94,32 +109,28 @@ def marked_bins(bins: Iterable[int]) -> list[float]:
     return plane
 
 
-def _shares(size: int) -> list[list[tuple[int, int]]]:
-    """For each bin of an axis the voxels it holds and how many eighths of each."""
-    found: list[list[tuple[int, int]]] = [[] for _ in range(MAP_SIDE)]
-    for voxel in range(size):
-        for bin_ in range(MAP_SIDE):
-            shared = min((voxel + 1) * MAP_SIDE, (bin_ + 1) * size) - max(voxel * MAP_SIDE, bin_ * size)
-            if shared > 0:
-                found[bin_].append((voxel, shared))
-    return found
+@cache
+def _shares(size: int) -> np.ndarray:
+    """[bins, size] how many eighths of each voxel of an axis each bin holds."""
+    return np.array(
+        [
+            [max(0, min((v + 1) * MAP_SIDE, (b + 1) * size) - max(v * MAP_SIDE, b * size)) for v in range(size)]
+            for b in range(MAP_SIDE)
+        ]
+    )
 
 
-def share_plane(world: VoxelWorld, marked: Sequence[Sequence[bool]]) -> list[float]:
-    """Quarters of each bin's columns that are marked [y][x], rounded up; columns cut by a border count in part."""
-    size_x, size_y, _ = world.size
-    plane = []
-    for rows in _shares(size_y):
-        for columns in _shares(size_x):
-            total = sum(wy * wx for y, wy in rows for x, wx in columns if marked[y][x])
-            plane.append(float(-(-total * QUARTERS // (size_x * size_y))))
-    return plane
+def share_plane(marked: np.ndarray) -> list[float]:
+    """Quarters of each bin's columns that are marked [y, x], rounded up; columns cut by a border count in part."""
+    size_y, size_x = marked.shape
+    total = _shares(size_y) @ marked.astype(int) @ _shares(size_x).T
+    return (-(-total * QUARTERS // (size_x * size_y))).reshape(-1).astype(float).tolist()  # type: ignore[no-any-return]
 
 
 def team_planes(world: VoxelWorld, zone: Zone, mechs: Sequence[Mech]) -> list[list[float]]:
     """For blue and for red the planes blocked, hazard, zone and friends."""
-    walls = np.asarray(m.COLLIDES[world.material[list(WALL_LEVELS)]].any(0)).tolist()
-    lava = (world.material[0] == m.LAVA).tolist()
+    walls = np.asarray(m.COLLIDES[world.material[list(WALL_LEVELS)]].any(0))
+    lava = world.material[0] == m.LAVA
     touched = []
     for row in range(MAP_SIDE):
         for column in range(MAP_SIDE):
@@ -128,7 +139,7 @@ def team_planes(world: VoxelWorld, zone: Zone, mechs: Sequence[Mech]) -> list[li
                 size = world.size[axis] / MAP_SIDE
                 gaps.append(max(place * size - centre, centre - (place + 1) * size, 0.0))
             touched.append(float(gaps[0] ** 2 + gaps[1] ** 2 < zone.radius**2))
-    common = share_plane(world, walls) + share_plane(world, lava) + touched
+    common = share_plane(walls) + share_plane(lava) + touched
     both = []
     for team in range(2):
         friends = [0.0] * MAP_SIDE**2

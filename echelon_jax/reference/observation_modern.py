@@ -13,7 +13,14 @@ from collections.abc import Sequence
 import numpy as np
 
 from echelon_jax.config import EnvConfig
-from echelon_jax.reference.maps_modern import bin_of, local_planes, marked_bins, marks_around, team_planes
+from echelon_jax.reference.maps_modern import (
+    Surroundings,
+    bin_of,
+    local_planes,
+    marked_bins,
+    marks_around,
+    team_planes,
+)
 from echelon_jax.reference.observation import (
     MUFFLED,
     RADAR_RANGE,
@@ -148,7 +155,7 @@ def observe_modern(
     for viewer in mechs:
         for index in views[viewer.index].seen:
             recall.refresh(viewer, mechs[index])
-    shared = team_planes(battle.world, scene.zone, mechs)
+    shared, around = team_planes(battle.world, scene.zone, mechs), Surroundings(battle.world)
     rows = np.zeros((len(mechs), config.observation_size), np.float32)
     slots = [[-1] * SLOTS for _ in mechs]
     bad = []
@@ -157,6 +164,7 @@ def observe_modern(
             continue
         view = views[viewer.index]
         vector, planes = one_view(scene, recall, viewer, view, deeds[viewer.index])
+        planes = local_planes(around, viewer) + planes
         row = np.array(vector, np.float32)
         if not np.isfinite(row).all():
             bad.append(viewer.index)
@@ -191,7 +199,7 @@ def look_around(scene: Scene, sight: SightCache) -> list[View]:
 def one_view(
     scene: Scene, recall: Recall, viewer: Mech, view: View, deeds: set[str]
 ) -> tuple[list[float], list[float]]:
-    """The vector of one mech and its own planes."""
+    """The vector of one mech, and the planes of mechs: around it, itself on the map, hostiles on the map."""
     config, battle = scene.config, scene.battle
     frame = Frame(viewer)
     others = [o for o in battle.mechs if o.team == viewer.team and o is not viewer]
@@ -216,7 +224,7 @@ def one_view(
     vector += sound(scene, viewer, view, frame)
     vector += message_block(scene, viewer) if config.comm_dim else []
     vector += teams(scene, viewer)
-    planes = local_planes(battle.world, viewer) + marks_around(*marks)
+    planes = marks_around(*marks)
     planes += marked_bins([bin_of(battle.world, viewer.pos)]) + marked_bins(bins)
     return vector, planes
 
