@@ -196,6 +196,7 @@ class TrainConfig:
                 raise ValueError(
                     f"bank_swap_size must be from 1 to bank_size ({self.bank_size}), got {self.bank_swap_size}"
                 )
+            self._divides("bank_size", self.bank_swap_size, f"bank_swap_size ({self.bank_swap_size})")
         return self
 
     def _divides(self, field: str, divisor: int, named: str) -> None:
