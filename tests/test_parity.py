@@ -12,7 +12,7 @@ from rich.console import Console
 
 from echelon_jax.cli.errors import UsageError
 from echelon_jax.cli.parity import SECTIONS, ParityCommand, compare_all
-from echelon_jax.parity import fuzz
+from echelon_jax.parity import fuzz, page
 from echelon_jax.parity.compare import compare, near, same
 from echelon_jax.parity.event_counts import EventCount
 from echelon_jax.parity.free_running import FreeRunning, follow_files
@@ -269,7 +269,7 @@ def test_report_fails_on_a_fault_of_the_fuzz_and_on_a_reference_that_goes_astray
     assert Report(reference=FreeRunning(mismatches=["lava_1: step 3"])).failures() == ["lava_1: step 3"]
 
 
-def test_json_and_tables_show_the_same_keys(capsys):
+def test_json_tables_and_page_show_the_same_keys(capsys, tmp_path):
     events = {"kill": EventCount(7, 6, 1)}
     followed = FreeRunning(1, 4, {"heat": FieldCount(rows=40, exact=40)}, {"paint": EventCount(2, 2)})
     report = Report(
@@ -284,9 +284,12 @@ def test_json_and_tables_show_the_same_keys(capsys):
         for rows in (*section["fields"].values(), *section["events"].values()):
             assert set(COLUMNS) <= set(rows)
     report.show(Console(width=200))
-    text = capsys.readouterr().out
-    assert all(column.replace("_", " ") in text for column in COLUMNS)
-    assert all(name in text for name in ("pos", "rays", "worlds", "original full 1", "heat", "kill", "paint"))
+    (tmp_path / "run.json").write_text(json.dumps(data))
+    shown = capsys.readouterr().out
+    assert page.main([str(tmp_path / "run.json")]) == 0
+    for text in (shown, capsys.readouterr().out):
+        assert all(column.replace("_", " ") in text for column in COLUMNS)
+        assert all(name in text for name in ("pos", "rays", "worlds", "original full 1", "heat", "kill", "paint"))
 
 
 def test_the_reference_on_its_own_is_counted_by_field_and_by_event(data):
