@@ -1,4 +1,7 @@
-"""Policies with random numbers, and sequences of real observations, for the tests of the exporters."""
+"""Policies with random numbers, and sequences of real observations, for the tests of the exporters.
+
+`python tests/export_policies.py` records the modern game's observations anew, after a change of their layout.
+"""
 
 import json
 from pathlib import Path
@@ -8,13 +11,17 @@ import jax.numpy as jnp
 import numpy as np
 
 from echelon_jax.config import EnvConfig
-from echelon_jax.learn.checkpoint import Policy
+from echelon_jax.env.layout import observation_layout
+from echelon_jax.learn.checkpoint import Policy, layout_hash
 from echelon_jax.learn.config import TrainConfig
 from echelon_jax.learn.features import Features, features_of
 from echelon_jax.learn.networks import OriginalNetwork
 from echelon_jax.learn.normalize import Moments, empty_moments
+from echelon_jax.learn.trainer import make_network
 
 ENV = EnvConfig.original()
+MODERN = EnvConfig.mended(size_x=28, size_y=28)
+RECORDED = Path(__file__).parent / "data" / "modern_observations.npz"
 STEPS = 240
 TINY = Features(11, 3, 4, (True, False, True, *(False,) * 4, True, True, False, True))
 
@@ -38,6 +45,47 @@ def random_policy(seed=0, hidden=128, lstm=128, features=None, actions=26, norma
         )
     config = TrainConfig(network="original", hidden=hidden, lstm=lstm, normalize_observations=normalise, **config)
     return Policy(network, params, moments, config, ENV, 12, {"who": "a test"})
+
+
+def random_modern(seed=0, env=MODERN, hidden=16, lstm=16, **config):
+    """A policy with the modern network, every number drawn; `config` are further fields of its TrainConfig."""
+    config = TrainConfig(network="modern", hidden=hidden, lstm=lstm, **config)
+    network = make_network(config, env)
+    rng = np.random.default_rng(seed)
+
+    def drawn(path, leaf):
+        kind = path[-1].key
+        if kind == "scale":
+            return jnp.asarray(rng.uniform(0.5, 1.5, leaf.shape), jnp.float32)
+        fan = leaf.shape[-2] if kind.endswith("kernel") else 16
+        # Spreads as training keeps them: at e^-5 a rounding of the mean is a hundred times that in a density.
+        gain = 0.4 if path[0].key == "head_layer" else 1.0
+        return jnp.asarray(rng.normal(size=leaf.shape) * gain / np.sqrt(fan), jnp.float32)
+
+    shapes = jax.eval_shape(network.init, jax.random.key(0))
+    size = network.features.own_size
+    moments = Moments(
+        jnp.asarray(rng.normal(size=size) * 0.4, jnp.float32),
+        jnp.asarray(rng.uniform(0.0, 0.5, size) ** 2, jnp.float32),
+        jnp.float32(1000.0),
+    )
+    params = jax.tree_util.tree_map_with_path(drawn, shapes)
+    return Policy(network, params, moments, config, env, 12, {"who": "a test"})
+
+
+def modern_sequence(teams, steps=STEPS, mechs=5):
+    """Recorded observations [steps, teams, mechs, obs] of the modern game, boundaries, and who lives.
+
+    Every second team is red; pairs of teams are at other times of the recording, so that they begin anew at other steps.
+    """
+    with np.load(RECORDED) as file:
+        seen, over = file["observation"], file["over"]
+        assert str(file["layout"]) == layout_hash(MODERN), "record again: python tests/export_policies.py"
+    time = (np.arange(steps)[:, None] + 31 * (np.arange(teams) // 2)[None]) % len(seen)
+    done = np.repeat(((time == 0) | over[time])[..., None], mechs, 2)
+    rows = 5 * (np.arange(teams) % 2)[:, None] + np.arange(mechs)
+    seen = seen[time[..., None], rows[None]]
+    return seen, done, seen[..., observation_layout(MODERN)["self/alive"].offset] > 0
 
 
 def real_sequence(rows, steps=STEPS, data=Path(__file__).parent / "data" / "episodes" / "match_40_1.npz"):
@@ -64,3 +112,41 @@ def wide(policy):
         lambda x: jnp.asarray(np.asarray(x, np.float64)), (policy.params, policy.observation_moments)
     )
     return Policy(policy.network, *doubled, policy.config, policy.env_config, policy.update, policy.extra)
+
+
+def record_modern(path, steps=STEPS, seed=3):
+    """Play the scripted agent against itself in the JAX environment and keep what all mechs see; one arena after another."""
+    from echelon_jax.agents.base import AgentParams
+    from echelon_jax.agents.scripted import Scripted
+    from echelon_jax.env.autoreset import AutoReset
+    from echelon_jax.env.environment import Echelon
+    from echelon_jax.worldgen.bank import generate_worlds
+
+    env = Echelon(MODERN)
+    params = env.params(env.make_bank(generate_worlds(MODERN, np.arange(seed, seed + 4))))
+    env, agent = AutoReset(env), Scripted(MODERN)
+
+    def play(key):
+        state, first = env.reset_batch(params, key[None])
+
+        def step(carry, key):
+            state, memory, now, over = carry
+            memory = agent.reset_where(memory, state, over)
+            keys = jax.random.split(key)
+            memory, action = agent.act(params, AgentParams(jnp.float32(0.5)), memory, state, keys[:1])
+            # Some wild actions, for heat and falls.
+            wild = jax.random.uniform(keys[1], action.shape, minval=-1.0)
+            action = jnp.where(jax.random.uniform(keys[0], action.shape) < 0.2, wild, action)
+            state, made = env.step_batch(params, keys[:1], state, action)
+            return (state, memory, made.observation, made.episode_over), (now[0], over[0])
+
+        over = jnp.ones(1, bool)
+        start = (state, agent.init(params, state), first.observation, over)
+        return jax.lax.scan(step, start, jax.random.split(key, steps))[1]
+
+    seen, over = jax.jit(play)(jax.random.key(seed))
+    np.savez_compressed(path, observation=np.asarray(seen), over=np.asarray(over), layout=layout_hash(MODERN))
+
+
+if __name__ == "__main__":
+    record_modern(RECORDED)

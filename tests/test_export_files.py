@@ -1,5 +1,6 @@
 """ONNX, torch.export, the export and import commands, and play in the reference environment."""
 
+import dataclasses
 import os
 import re
 from pathlib import Path
@@ -9,7 +10,15 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from export_policies import TINY, random_policy, real_sequence, tiny_sequence
+from export_policies import (
+    ENV,
+    TINY,
+    modern_sequence,
+    random_modern,
+    random_policy,
+    real_sequence,
+    tiny_sequence,
+)
 from learn_fake import CONFIG, CountingAgent, FakeEnv, fake_params
 
 torch = pytest.importorskip("torch", reason="needs PyTorch: pip install 'echelon-jax[torch]'")
@@ -21,15 +30,13 @@ from echelon_jax.cli.errors import UsageError
 from echelon_jax.cli.export import ExportCommand
 from echelon_jax.config import EnvConfig
 from echelon_jax.export.behaviour import Record, ScriptedSide, agree, follow, play_reference, torch_player
-from echelon_jax.export.onnx_files import INPUTS, onnx_network, traced, write_onnx
+from echelon_jax.export.onnx_files import INPUTS, Deterministic, onnx_network, outputs_of, traced, write_onnx
 from echelon_jax.export.original import import_original, write_original
 from echelon_jax.export.parity import (
-    HEADS,
     TOLERANCE,
-    check_sequence,
     differences,
+    head_names,
     jax_steps,
-    letter,
     numpy_steps,
     random_games,
     torch_steps,
@@ -65,8 +72,8 @@ def onnx_file(tmp_path_factory):
 def test_onnx_plays_whole_episodes_the_same(onnx_file, rows):
     policy, path = onnx_file
     seen, done = real_sequence(rows)
-    worst = differences(jax_steps(policy, seen, done), numpy_steps(onnx_network(path), 128, seen, done))
-    assert set(worst) == set(HEADS) and max(worst.values()) <= TOLERANCE, worst
+    worst = differences(jax_steps(policy, seen, done), numpy_steps(onnx_network(path), policy, seen, done))
+    assert set(worst) == set(head_names(policy)) and max(worst.values()) <= TOLERANCE, worst
 
 
 def test_onnx_carries_the_card(onnx_file):
@@ -98,6 +105,41 @@ def test_torch_export_keeps_the_numbers_for_any_number_of_rows():
             assert torch.allclose(ours, theirs, atol=1e-6)
 
 
+@pytest.fixture(scope="module")
+def modern_onnx(tmp_path_factory):
+    for package in ("onnx", "onnxscript", "onnxruntime"):
+        pytest.importorskip(package, reason=f"needs {package}: pip install 'echelon-jax[onnx]'")
+    module = torch_module(random_modern(25))
+    return module, write_onnx(module, tmp_path_factory.mktemp("modern_onnx") / "policy.onnx")
+
+
+@pytest.mark.parametrize(("teams", "mechs"), [(1, 1), (13, 5)])
+def test_onnx_of_the_modern_network_plays_whole_episodes_the_same(modern_onnx, teams, mechs):
+    """Actions of the likeliest choices, masks, outputs, values and memory; the module is compared with JAX elsewhere."""
+    module, path = modern_onnx
+    seen, done, _ = modern_sequence(teams, mechs=mechs)
+    run, whole, names = onnx_network(path), Deterministic(module), outputs_of(module)
+    h = c = np.zeros((teams, mechs, 16), np.float32)
+    for t in range(len(seen)):
+        with torch.no_grad():
+            expected = whole(*map(torch.from_numpy, (seen[t], h, c, done[t])))
+        got = run(seen[t], h, c, done[t])
+        for name, ours, theirs in zip(names, expected, got, strict=True):
+            assert ours.numpy().dtype == theirs.dtype and np.allclose(ours, theirs, atol=1e-5), (t, name)
+        *_, h, c = got
+    assert np.abs(h).max() > 0.1
+
+
+def test_torch_export_of_the_modern_network_keeps_the_numbers():
+    module = torch_module(random_modern(26, class_networks=True))
+    program, whole = traced(module).module(), Deterministic(module)
+    for teams, mechs in ((1, 1), (3, 5)):
+        seen, done, _ = (torch.from_numpy(x[0]) for x in modern_sequence(teams, 1, mechs))
+        state = module.initial_state(teams, mechs)
+        for ours, theirs in zip(whole(seen, *state, done), program(seen, *state, done), strict=True):
+            assert torch.allclose(ours.float(), theirs.float(), atol=1e-5)
+
+
 # -- Play in the reference environment --------------------------------------------------------------------------------------
 
 
@@ -118,6 +160,13 @@ def test_twenty_whole_episodes_are_played_the_same():
     policy = random_policy(23)
     for episode in follow(policy, torch_module(policy), range(20)):
         assert episode.outcome is not None and max(episode.worst.values()) <= TOLERANCE, episode.worst
+
+
+def test_the_modern_network_plays_the_original_game_the_same():
+    policy = in_small(random_modern(27, ENV))
+    [episode] = follow(policy, torch_module(policy), [0])
+    assert episode.outcome is not None and {"output", "legal", "value"} < set(episode.worst)
+    assert max(episode.worst.values()) <= TOLERANCE, episode.worst
 
 
 def test_a_policy_that_differs_is_noticed():
@@ -173,19 +222,6 @@ def test_the_win_rate_in_the_reference_is_that_in_jax():
 
     run = Path(os.environ["ECHELON_RUN"])
     assert Behaviour(run, games=int(os.environ.get("ECHELON_GAMES", "200")), follow=2).run() == 0
-
-
-def test_other_observations_are_checked_on_random_rows():
-    policy = random_policy(24)
-    config = EnvConfig.original(observation="modern")
-    play = check_sequence(checkpoint.Policy(*[*list(vars(policy).values())[:4], config, 0, {}]), 30)
-    telemetry = play.observation[..., 286:542]
-    assert play.done[[0, 20]].all() and play.done.sum() == 20 and set(np.unique(telemetry)) == {0.0, 1.0}
-
-
-def test_the_letter_of_the_original_keeps_sizes_and_clock():
-    config = EnvConfig.original(size_x=24, size_y=30, dt=0.1, comm_dim=3, fair_order=True, reward="modern")
-    assert letter(config) == EnvConfig.original(size_x=24, size_y=30, dt=0.1, comm_dim=3)
 
 
 def test_random_games_tell_where_episodes_begin():
@@ -250,6 +286,50 @@ def test_export_fails_where_the_file_plays_differently(run_dir, tmp_path, monkey
     assert "NOT within" in capsys.readouterr().out
 
 
+def modern_run(place, env_config, policy):
+    """A checkpoint of a modern policy, as training leaves it."""
+    trainer = make_train(FakeEnv(env_config), dataclasses.replace(policy.config, **SHORT), CountingAgent())
+
+    def blank(leaf):
+        if jnp.issubdtype(leaf.dtype, jax.dtypes.prng_key):
+            return jax.random.key(0)
+        return jnp.zeros(leaf.shape, leaf.dtype)
+
+    state = jax.tree.map(blank, jax.eval_shape(trainer.init, jax.random.key(0), fake_params()))
+    state = state.replace(params=policy.params, observation_moments=policy.observation_moments, update=jnp.int32(3))
+    checkpoint.save(place, state, trainer.config, env_config)
+    return place
+
+
+SHORT = {"arenas": 2, "rollout_steps": 2, "minibatches": 1, "updates": 1, "bank_size": 1}
+
+
+@pytest.fixture(scope="module")
+def modern_dir(tmp_path_factory):
+    return modern_run(tmp_path_factory.mktemp("modern_run"), CONFIG, random_modern(34, CONFIG))
+
+
+def test_export_of_the_modern_network_shows_the_parity_of_every_head(modern_dir, capsys):
+    assert ExportCommand(modern_dir, check_steps=3).run() == 0
+    out = capsys.readouterr().out
+    for name in ("throttle", "throttle log_std", "trigger", "target", "ewar", "sort", "value", "legal", "h", "c"):
+        assert re.search(rf"\n  {name} +\d\.\de[+-]\d\d", out), name
+    assert "within 1e-05" in out
+    assert load_policy(modern_dir / "export").network == "modern"
+
+
+def test_the_original_format_refuses_the_modern_network_with_a_reason(modern_dir):
+    with pytest.raises(UsageError, match="holds only the original network, not 'modern': its loaders build the layers"):
+        ExportCommand(modern_dir, format="original").run()
+    assert not (modern_dir / "export" / "policy.pt").exists()
+
+
+@pytest.mark.slow
+def test_export_of_the_modern_network_as_onnx_shows_its_parity(modern_dir, capsys):
+    assert ExportCommand(modern_dir, format="onnx", check_steps=3).run() == 0
+    assert "within 1e-05" in capsys.readouterr().out
+
+
 @pytest.mark.parametrize(
     ("flags", "message"),
     [
@@ -275,6 +355,7 @@ def test_export_refuses_what_the_format_cannot_hold(tmp_path):
 @pytest.mark.parametrize(
     ("flags", "message"),
     [
+        ({"network": "modern"}, "policy's network is 'original', the run is configured for network = 'modern'"),
         ({"hidden": 64}, "policy has hidden = 128, the run is configured for hidden = 64"),
         ({"normalize_observations": False}, "normalize_observations must be true"),
         ({"observation_clip": 3.0}, "observation_clip = 0.0"),

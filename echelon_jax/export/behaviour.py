@@ -24,8 +24,8 @@ import tyro
 from echelon_jax.agents.base import AgentParams
 from echelon_jax.agents.scripted import Scripted
 from echelon_jax.config import EnvConfig
-from echelon_jax.export.parity import HEADS, TOLERANCE, differences, letter
-from echelon_jax.export.torch_policy import OriginalPolicy
+from echelon_jax.export import torch_policy
+from echelon_jax.export.parity import TOLERANCE, differences, head_names, raw_heads
 from echelon_jax.export.weights import clip_of
 from echelon_jax.learn.checkpoint import Policy, load_policy
 from echelon_jax.learn.evaluation import wilson
@@ -56,35 +56,34 @@ class Followed(NamedTuple):
     outcome: dict[str, Any] | None
 
 
-def follow(policy: Policy, module: OriginalPolicy, seeds: Iterable[int]) -> list[Followed]:
+def follow(policy: Policy, module: torch_policy.Policy, seeds: Iterable[int]) -> list[Followed]:
     """Play one whole episode per seed in the reference environment, both programs carrying their own memory."""
-    network, config, clip = policy.network, policy.env_config, clip_of(policy)
+    network, config, clip, names = policy.network, policy.env_config, clip_of(policy), head_names(policy)
 
     def decide(carry: Any, observation: Any, key: Any) -> Any:
         seen = read(network.features, policy.observation_moments, clip, observation)
         carry, distribution, value = network.apply(policy.params, carry, seen, jnp.zeros(observation.shape[:2], bool))
-        log_std = jnp.broadcast_to(distribution.log_std, distribution.mean.shape)
-        heads = (distribution.mean, log_std, value, carry.h, carry.c)
+        heads = (*raw_heads(distribution), value, carry.h, carry.c)
         return carry, distribution.action(distribution.sample(key)), heads
 
     compiled = jax.jit(decide)
-    env, n, played = ReferenceEnv(config), config.num_mechs, []
+    env, sides, played = ReferenceEnv(config), (2, config.team_size), []
     for seed in seeds:
         step, key = env.reset(seed), jax.random.key(seed)
-        carry, (h, c) = network.initial_carry(2, config.team_size), module.initial_state(n)
-        worst, count = dict.fromkeys(HEADS, 0.0), 0
+        # Two teams are two arenas to the network, as in training: telemetry is shared by those who see it.
+        carry, (h, c) = network.initial_carry(*sides), module.initial_state(*sides)
+        worst, count = dict.fromkeys(names, 0.0), 0
         while not step.episode_over:
-            # Two teams are two arenas to the network, as in training: telemetry is shared by those who see it.
-            sides = step.observation.reshape(2, config.team_size, -1)
-            carry, actions, heads = compiled(carry, sides, jax.random.fold_in(key, count))
+            observation = step.observation.reshape(*sides, -1)
+            carry, actions, heads = compiled(carry, observation, jax.random.fold_in(key, count))
             with torch.no_grad():
-                theirs = module(torch.from_numpy(step.observation), h, c, torch.zeros(n, dtype=torch.bool))
-            h, c = theirs[3:]
-            living = step.info["alive"]
-            ours = {k: np.asarray(v).reshape(n, *v.shape[2:])[living] for k, v in zip(HEADS, heads, strict=True)}
-            found = differences(ours, {k: v.detach().numpy()[living] for k, v in zip(HEADS, theirs, strict=True)})
-            worst = {name: max(worst[name], found[name]) for name in HEADS}
-            step = env.step(np.asarray(actions).reshape(n, -1))
+                theirs = module(torch.from_numpy(observation), h, c, torch.zeros(sides, dtype=torch.bool))
+            *_, h, c = theirs
+            ours = {name: np.asarray(head, np.float32) for name, head in zip(names, heads, strict=True)}
+            got = {name: head.numpy().astype(np.float32) for name, head in zip(names, theirs, strict=True)}
+            found = differences(ours, got, step.info["alive"].reshape(sides))
+            worst = {name: max(worst[name], found[name]) for name in names}
+            step = env.step(np.asarray(actions).reshape(config.num_mechs, -1))
             count += 1
         played.append(Followed(count, worst, step.info["outcome"]))
     return played
@@ -197,7 +196,7 @@ def play_reference(
     return Record(wins, draws, losses)
 
 
-def torch_player(module: OriginalPolicy, seed: int = 0) -> Callable[[int], Decide]:
+def torch_player(module: torch_policy.Policy, seed: int = 0) -> Callable[[int], Decide]:
     """Return the sampling torch policy as a player for `play_reference`."""
 
     def begin(number: int) -> Decide:
@@ -237,6 +236,10 @@ class Behaviour:
     """Whole episodes followed decision by decision first."""
     seed: int = 0
     """Of the maps and of every draw."""
+    fire_probability: float = 1.0
+    """Of the scripted opponent; lower makes it easier."""
+    size: int | None = None
+    """Length and width of the maps; None for those that the policy was trained on."""
 
     def run(self) -> int:
         """Play and print; returns 0 if everything agrees, else 1."""
@@ -246,12 +249,12 @@ class Behaviour:
 
         torch.set_num_threads(1)
         policy = load_policy(self.run_path)
-        if policy.env_config != letter(policy.env_config):
-            print(f"the reference environment plays the original's rules only, {self.run_path} was trained with others")
-            return 2
+        if self.size is not None:
+            env_config = dataclasses.replace(policy.env_config, size_x=self.size, size_y=self.size)
+            policy = dataclasses.replace(policy, env_config=env_config)
         module = torch_module(policy)
         followed = follow(policy, module, range(self.seed, self.seed + self.follow))
-        worst = {name: max((f.worst[name] for f in followed), default=0.0) for name in HEADS}
+        worst = {name: max((f.worst[name] for f in followed), default=0.0) for name in head_names(policy)}
         steps = sum(f.steps for f in followed)
         print(f"{len(followed)} episodes, {steps} decisions:", ", ".join(f"{k} {v:.1e}" for k, v in worst.items()))
         seeds = evaluation_seeds(self.seed, self.games // 2)
@@ -260,8 +263,12 @@ class Behaviour:
             if sys.stderr.isatty() or record.games % 20 == 0:
                 print(f"\r{record}", end="", file=sys.stderr, flush=True)
 
-        theirs = play_reference(policy.env_config, torch_player(module, self.seed), seeds, progress=progress)
-        summary = evaluate_policy(policy, "scripted", games=self.games, arenas=min(self.games, 100), seed=self.seed)
+        fire, player = self.fire_probability, torch_player(module, self.seed)
+        theirs = play_reference(policy.env_config, player, seeds, fire, progress)
+        arenas = min(self.games, 100)
+        summary = evaluate_policy(
+            policy, "scripted", games=self.games, arenas=arenas, seed=self.seed, fire_probability=fire
+        )
         ours = Record(*(int(summary[name]) for name in ("wins", "draws", "losses")))
         good = agree(theirs, ours) and max(worst.values()) <= TOLERANCE
         for name, record in (("torch in the reference environment", theirs), ("JAX in the JAX environment", ours)):

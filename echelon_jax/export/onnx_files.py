@@ -14,26 +14,61 @@ import numpy as np
 import torch
 
 from echelon_jax.export.torch_files import write_whole
-from echelon_jax.export.torch_policy import OriginalPolicy
+from echelon_jax.export.torch_policy import ModernPolicy, Policy
 from echelon_jax.export.weights import ExportError
 
 INPUTS = ("observation", "h", "c", "done")
-OUTPUTS = ("mean", "log_std", "value", "h_next", "c_next")
 
 
-def traced(module: OriginalPolicy) -> torch.export.ExportedProgram:
-    """Return a policy as a torch.export program for any number of rows."""
-    rows = torch.export.Dim("rows", min=1)
+def outputs_of(module: Policy) -> tuple[str, ...]:
+    """Return the names of an ONNX file's outputs; the modern network's begin with the action of its likeliest choices."""
+    first = ("action",) if isinstance(module, ModernPolicy) else ()
+    return (*first, *module.head_outputs, "value", "h_next", "c_next")
+
+
+class Deterministic(torch.nn.Module):
+    """A modern policy that also returns what it does if it does not explore, masks and the action's making included."""
+
+    def __init__(self, policy: ModernPolicy) -> None:
+        super().__init__()
+        self.policy = policy
+
+    def forward(
+        self, observation: torch.Tensor, h: torch.Tensor, c: torch.Tensor, done: torch.Tensor
+    ) -> tuple[torch.Tensor, ...]:
+        """Return the action, and what the policy returns."""
+        *heads, value, h, c = self.policy(observation, h, c, done)
+        action = self.policy.action_of(self.policy.choose(heads, True, None))
+        return (action, *heads, value, h, c)
+
+
+def traced(module: Policy) -> torch.export.ExportedProgram:
+    """Return a policy as a torch.export program; inputs are `INPUTS`, outputs `outputs_of`.
+
+    Original: any number of rows. Modern: any number of arenas, and of mechs of a team up to all: [arenas, mechs, ...].
+    """
     size, lstm = module.dimensions["observation"], module.dimensions["lstm"]
-    example = (torch.zeros(2, size), torch.zeros(2, lstm), torch.zeros(2, lstm), torch.zeros(2, dtype=torch.bool))
-    return torch.export.export(module, example, dynamic_shapes=tuple({0: rows} for _ in INPUTS))
+    rows: tuple[int, ...]
+    if isinstance(module, ModernPolicy):
+        mechs = torch.export.Dim("mechs", min=1, max=module.dimensions["mechs"])
+        free, rows = {0: torch.export.Dim("arenas", min=1), 1: mechs}, (2, 2)
+        program: torch.nn.Module = Deterministic(module).eval()
+    else:
+        free, rows, program = {0: torch.export.Dim("rows", min=1)}, (2,), module
+    example = (
+        torch.zeros(*rows, size),
+        torch.zeros(*rows, lstm),
+        torch.zeros(*rows, lstm),
+        torch.zeros(rows, dtype=torch.bool),
+    )
+    return torch.export.export(program, example, dynamic_shapes=tuple(free for _ in INPUTS))
 
 
-def write_onnx(module: OriginalPolicy, path: str | Path) -> Path:
+def write_onnx(module: Policy, path: str | Path) -> Path:
     """Write a float32 policy as one ONNX file with its card in the metadata; returns its path.
 
-    Inputs and outputs are `INPUTS` and `OUTPUTS`, rows first and any number of them; `done` is bool. The action is
-    tanh(mean + exp(log_std) * noise), left to the caller with its choice of noise.
+    Inputs and outputs are `INPUTS` and `outputs_of`, in the shapes of `traced`; `done` is bool. The original network's action
+    is tanh(mean + exp(log_std) * noise), left to the caller with its choice of noise.
 
     Raises:
         ExportError: a name that does not end in .onnx, a package that is missing, or a place that cannot be written.
@@ -50,7 +85,12 @@ def write_onnx(module: OriginalPolicy, path: str | Path) -> Path:
         warnings.simplefilter("ignore")
         logging.getLogger("torch.onnx").setLevel(logging.ERROR)
         program = torch.onnx.export(
-            traced(module), input_names=INPUTS, output_names=OUTPUTS, dynamo=True, verbose=False, external_data=False
+            traced(module),
+            input_names=INPUTS,
+            output_names=outputs_of(module),
+            dynamo=True,
+            verbose=False,
+            external_data=False,
         )
     assert program is not None
     model = program.model_proto
@@ -68,7 +108,7 @@ def write_onnx(module: OriginalPolicy, path: str | Path) -> Path:
 
 
 def onnx_network(path: str | Path) -> Callable[[np.ndarray, np.ndarray, np.ndarray, np.ndarray], list[np.ndarray]]:
-    """Return an ONNX file as a function (observation, h, c, done) -> mean, log-std, value, h, c; on the CPU, one thread.
+    """Return an ONNX file as a function (observation, h, c, done) -> its outputs in order; on the CPU, one thread.
 
     Raises:
         ExportError: the file is missing or damaged, or onnxruntime is not installed.
@@ -88,6 +128,6 @@ def onnx_network(path: str | Path) -> Callable[[np.ndarray, np.ndarray, np.ndarr
         raise ExportError(f"{path} is damaged or no ONNX file: {str(error).splitlines()[0]}") from error
 
     def run(*inputs: Any) -> list[np.ndarray]:
-        return session.run(list(OUTPUTS), dict(zip(INPUTS, inputs, strict=True)))
+        return session.run(None, dict(zip(INPUTS, inputs, strict=True)))
 
     return run

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Callable, Sequence
 from functools import lru_cache
 from typing import Any, NamedTuple
@@ -11,27 +10,35 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from echelon_jax.config import SWITCHES, EnvConfig
-from echelon_jax.export.weights import clip_of, original_network
+from echelon_jax.config import EnvConfig
+from echelon_jax.export.modern import head_columns
+from echelon_jax.export.weights import clip_of
 from echelon_jax.learn.checkpoint import Policy
-from echelon_jax.learn.networks import Carry, OriginalNetwork
+from echelon_jax.learn.distributions import SquashedGaussian
+from echelon_jax.learn.factored import Factored
+from echelon_jax.learn.modern_network import ModernNetwork
+from echelon_jax.learn.networks import Carry
 from echelon_jax.learn.rollout import read
 from echelon_jax.reference.environment import ReferenceEnv
 
-HEADS = ("mean", "log_std", "value", "h", "c")
 TOLERANCE = 1e-5  # float32
-Heads = dict[str, np.ndarray]  # HEADS and, where a sample was given, log_prob; each [time, rows, ...]
-# (observation [rows, obs], h, c, done) -> mean, log-std, value, h, c; numpy or torch on both sides
-Network = Callable[[Any, Any, Any, Any], Sequence[Any]]
+Heads = dict[str, np.ndarray]  # by name: a network's outputs, value, h, c and, where a sample was given, log_prob
+Network = Callable[[Any, Any, Any, Any], Sequence[Any]]  # (observation, h, c, done) -> outputs by name's order
+
+
+def head_names(policy: Policy) -> tuple[str, ...]:
+    """Return the names of what a network returns, in order; h and c come last."""
+    outputs = ("output", "log_std", "legal") if isinstance(policy.network, ModernNetwork) else ("mean", "log_std")
+    return (*outputs, "value", "h", "c")
 
 
 class Play(NamedTuple):
-    """Observations of games one after another.
+    """Observations of games one after another; `rows` is `mechs` (original network) or `teams mechs` (modern).
 
     Attributes:
-        observation: float32 [time, mechs, obs].
-        done: bool [time, mechs], an episode boundary lies before this observation.
-        alive: bool [time, mechs].
+        observation: float32 [time, *rows, obs].
+        done: bool [time, *rows], an episode boundary lies before this observation.
+        alive: bool [time, *rows].
     """
 
     observation: np.ndarray
@@ -40,83 +47,133 @@ class Play(NamedTuple):
 
 
 def jax_steps(policy: Policy, observation: np.ndarray, done: np.ndarray, sample: np.ndarray | None = None) -> Heads:
-    """Return the heads of the JAX network over a sequence [time, rows, obs], memory carried from zeros.
+    """Return the heads of the JAX network over a sequence, memory carried from zeros.
 
-    Each row is read as an arena of one mech, so that the shared telemetry of a row is its own, as any other program reads
-    it. (In the arena the dead, who see zeros, are given their team's telemetry; nobody uses what they decide.)
+    Original network: [time, rows, obs], each row read as an arena of one mech, so that the shared telemetry of a row is its
+    own, as any other program reads it. Modern network: [time, mechs, obs] of one team or [time, teams, mechs, obs]. (In an
+    arena the dead, who see zeros, are given their team's planes; nobody uses what they decide.)
     Computes in the dtype of `observation`; float64 needs `jax.enable_x64`.
     """
-    network, dtype = original_network(policy), observation.dtype
-    carry = Carry(*(jnp.zeros((observation.shape[1], 1, network.lstm), dtype) for _ in range(2)))
-    inputs = (carry, jnp.asarray(observation), jnp.asarray(done))
-    made = _scan(network, clip_of(policy))(policy.params, policy.observation_moments, *inputs)
-    heads = dict(zip(HEADS, (np.asarray(head)[:, :, 0] for head in made), strict=True))
+    network: Any = policy.network
+    dtype, rows = observation.dtype, done.shape[1:]
+    if isinstance(network, ModernNetwork):
+        arenas = rows if len(rows) == 2 else (1, *rows)
+    else:
+        arenas = (*rows, 1)
+    carry = Carry(*(jnp.zeros((*arenas, network.lstm), dtype) for _ in range(2)))
+    seen, resets = (x.reshape(len(x), *arenas, *x.shape[1 + len(rows) :]) for x in (observation, done))
+    made = _scan(network, clip_of(policy))(
+        policy.params, policy.observation_moments, carry, jnp.asarray(seen), jnp.asarray(resets)
+    )
+    found = [np.asarray(head).reshape(*done.shape, *head.shape[3:]) for head in made]
+    heads = dict(zip(head_names(policy), found, strict=True))
     if sample is not None:
-        heads["log_prob"] = np.asarray(_log_prob(heads["mean"], heads["log_std"], sample))
-    return heads
+        heads["log_prob"] = np.asarray(_log_prob(network, heads, jnp.asarray(sample)))
+    return _numbers(heads)
+
+
+def raw_heads(distribution: Any) -> tuple[Any, ...]:
+    """Return what a distribution is made of, as the torch module returns it."""
+    if isinstance(distribution, Factored):
+        outputs, log_stds = distribution.outputs, distribution.log_stds
+        names = distribution.heads.names
+        ordered = ([part[name] for name in names if name in part] for part in (outputs, log_stds))
+        return (*(jnp.concatenate(part, -1) for part in ordered), distribution.legal)
+    return distribution.mean, jnp.broadcast_to(distribution.log_std, distribution.mean.shape)
 
 
 @lru_cache(maxsize=8)
-def _scan(network: OriginalNetwork, clip: float | None) -> Callable[..., Any]:
+def _scan(network: Any, clip: float | None) -> Callable[..., Any]:
     """The compiled sequence of a network."""
 
     def scan(params: Any, moments: Any, carry: Carry, seen: Any, resets: Any) -> Any:
         def step(carry: Carry, now: Any) -> Any:
             now, reset = now
-            now = read(network.features, moments, clip, now[:, None])
-            carry, distribution, value = network.apply(params, carry, now, reset[:, None])
-            log_std = jnp.broadcast_to(distribution.log_std, distribution.mean.shape)
-            return carry, (distribution.mean, log_std, value, carry.h, carry.c)
+            carry, distribution, value = network.apply(params, carry, read(network.features, moments, clip, now), reset)
+            return carry, (*raw_heads(distribution), value, carry.h, carry.c)
 
         return jax.lax.scan(step, carry, (seen, resets))[1]
 
     return jax.jit(scan)
 
 
-def _log_prob(mean: np.ndarray, log_std: np.ndarray, sample: np.ndarray) -> Any:
-    from echelon_jax.learn.distributions import SquashedGaussian
+def factored_of(network: ModernNetwork, heads: Heads) -> Factored:
+    """Return the distribution that these outputs make."""
+    log_stds = {name: jnp.asarray(heads["log_std"][..., run]) for name, run in head_columns(network.heads).items()}
+    outputs = {head.name: jnp.asarray(heads["output"][..., head.legal]) for head in network.heads.table}
+    return Factored(network.heads, outputs, log_stds, jnp.asarray(heads["legal"]) > 0.5)
 
-    return SquashedGaussian(jnp.asarray(mean), jnp.asarray(log_std)).log_prob(jnp.asarray(sample))
+
+def _log_prob(network: Any, heads: Heads, sample: Any) -> Any:
+    if isinstance(network, ModernNetwork):
+        return factored_of(network, heads).head_log_prob(sample)
+    return SquashedGaussian(jnp.asarray(heads["mean"]), jnp.asarray(heads["log_std"])).log_prob(sample)
+
+
+def _numbers(heads: Heads) -> Heads:
+    """The heads with what is legal as 0 and 1, to be compared like the rest."""
+    return {name: head.astype(np.float32) if head.dtype == bool else head for name, head in heads.items()}
 
 
 def torch_steps(module: Any, observation: np.ndarray, done: np.ndarray, sample: np.ndarray | None = None) -> Heads:
     """Return the heads of a torch policy over the same sequence, in the module's dtype and on its device."""
     import torch
 
-    from echelon_jax.export.torch_policy import log_prob
-
-    like = module.actor_logstd
+    like = module.observation_shift
 
     def tensor(array: np.ndarray) -> Any:
         return torch.as_tensor(np.array(array), dtype=like.dtype, device=like.device)
 
-    h, c = module.initial_state(observation.shape[1])
+    h, c = module.initial_state(*done.shape[1:])
+    density = getattr(module, "head_log_prob", module.log_prob_of)
     rows: list[list[np.ndarray]] = []
     with torch.no_grad():
         for t in range(len(observation)):
-            heads = module(tensor(observation[t]), h, c, tensor(done[t]))
-            h, c = heads[3:]
-            extra = [] if sample is None else [log_prob(heads[0], heads[1], tensor(sample[t]))]
-            rows.append([head.cpu().numpy() for head in (*heads, *extra)])
-    names = HEADS if sample is None else (*HEADS, "log_prob")
-    return {name: np.stack([row[i] for row in rows]) for i, name in enumerate(names)}
+            *heads, value, h, c = module(tensor(observation[t]), h, c, tensor(done[t]))
+            extra = [] if sample is None else [density(heads, tensor(sample[t]))]
+            rows.append([head.cpu().numpy() for head in (*heads, value, h, c, *extra)])
+    names = (*module.head_outputs, "value", "h", "c", "log_prob")
+    return _numbers({name: np.stack([row[i] for row in rows]) for i, name in enumerate(names[: len(rows[0])])})
 
 
-def numpy_steps(network: Network, lstm: int, observation: np.ndarray, done: np.ndarray) -> Heads:
-    """Return the heads of any network of numpy arrays over the same sequence (an ONNX session, say); float32."""
-    h = c = np.zeros((observation.shape[1], lstm), np.float32)
+def numpy_steps(
+    network: Network, policy: Policy, observation: np.ndarray, done: np.ndarray, names: Sequence[str] | None = None
+) -> Heads:
+    """Return the heads of any network of numpy arrays over the same sequence (an ONNX session, say); float32.
+
+    `names` are those of its outputs, h and c last; by default those of the JAX network.
+    """
+    h = c = np.zeros((*done.shape[1:], policy.config.lstm), np.float32)
     rows = []
     for t in range(len(observation)):
         heads = network(observation[t].astype(np.float32), h, c, done[t])
-        h, c = heads[3:]
+        *_, h, c = heads
         rows.append(heads)
-    return {name: np.stack([row[i] for row in rows]) for i, name in enumerate(HEADS)}
+    names = names or head_names(policy)
+    return _numbers({name: np.stack([row[i] for row in rows]) for i, name in enumerate(names)})
 
 
-def differences(ours: Heads, theirs: Heads) -> dict[str, float]:
+def by_head(policy: Policy, heads: Heads) -> Heads:
+    """Return the heads with each action head of a modern network under its own name; others as they are."""
+    network = policy.network
+    if not isinstance(network, ModernNetwork):
+        return heads
+    out = {name: head for name, head in heads.items() if name not in ("output", "log_std", "log_prob")}
+    spreads = head_columns(network.heads)
+    for i, head in enumerate(network.heads.table):
+        out[head.name] = heads["output"][..., head.legal]
+        if head.name in spreads:
+            out[f"{head.name} log_std"] = heads["log_std"][..., spreads[head.name]]
+        if "log_prob" in heads:
+            out[f"{head.name} log_prob"] = heads["log_prob"][..., i]
+    return out
+
+
+def differences(ours: Heads, theirs: Heads, rows: np.ndarray | None = None) -> dict[str, float]:
     """Return the largest difference per head, absolute for numbers up to 1 and relative to `ours` above.
 
-    Infinite where a head is missing or a number is not finite.
+    `rows`, bool [time, *rows], are those that are compared; None for all. Infinite where a head is missing or a number is
+    not finite.
     """
     out = {}
     for name, expected in ours.items():
@@ -124,36 +181,26 @@ def differences(ours: Heads, theirs: Heads) -> dict[str, float]:
         if got is None or got.shape != expected.shape:
             out[name] = np.inf
             continue
+        if rows is not None:
+            got, expected = got[rows], expected[rows]
         worst = float((np.abs(got - expected) / np.maximum(1.0, np.abs(expected))).max())
         out[name] = worst if np.isfinite(worst) else np.inf
     return out
 
 
-def letter(env_config: EnvConfig) -> EnvConfig:
-    """Return a configuration with the original's rules, observation, actions and reward: what the reference plays."""
-    kept = {f.name: getattr(env_config, f.name) for f in dataclasses.fields(env_config)}
-    for name in (*SWITCHES, "observation", "actions", "reward"):
-        del kept[name]
-    return EnvConfig.original(**kept)
-
-
 def check_sequence(policy: Policy, steps: int, seed: int = 0) -> Play:
-    """Return a sequence for a parity check: real observations where the reference makes them, else random ones."""
-    if policy.env_config.observation == "original":
-        return random_games(policy.env_config, steps, seed)
-    features, rows = policy.network.features, policy.env_config.num_mechs
-    rng = np.random.default_rng(seed)
-    seen = rng.normal(size=(steps, rows, features.size)).astype(np.float32)
-    shared = slice(features.shared_start, features.shared_start + features.shared_size)
-    seen[..., shared] = seen[..., shared] > 0
-    done = np.arange(steps)[:, None] % 20 == np.zeros((1, rows), int)
-    return Play(seen, done, np.ones(done.shape, bool))
+    """Return a sequence for a parity check: real observations of the policy's game, by teams for the modern network."""
+    config = policy.env_config
+    play = random_games(config, steps, seed)
+    if not isinstance(policy.network, ModernNetwork):
+        return play
+    return Play(*(x.reshape(len(x), 2, config.team_size, *x.shape[2:]) for x in play))
 
 
 def random_games(env_config: EnvConfig, steps: int, seed: int = 0) -> Play:
     """Return observations of games in the reference environment under random actions, one game after another."""
     rng = np.random.default_rng(seed)
-    env = ReferenceEnv(letter(env_config))
+    env = ReferenceEnv(env_config)
     seen, boundaries, living = [], [], []
     over, number = True, seed
     for _ in range(steps):

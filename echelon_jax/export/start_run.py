@@ -23,6 +23,10 @@ from echelon_jax.worldgen.bank import bank_contents, generate_worlds
 
 def check_fits(policy: Policy, config: TrainConfig, env_config: EnvConfig) -> None:
     """Raise an ExportError if a run of this configuration cannot start from the policy, naming the field."""
+    if config.network != policy.config.network:
+        raise ExportError(
+            f"the policy's network is {policy.config.network!r}, the run is configured for network = {config.network!r}"
+        )
     theirs = described(policy)
     network = make_network(config, env_config)
     ours = {

@@ -18,9 +18,12 @@ import torch
 from echelon_jax import __version__
 from echelon_jax.env.layout import Layout, action_layout, observation_layout
 from echelon_jax.export import torch_policy
+from echelon_jax.export.modern import modern_dimensions, modern_state_of, plan_of
 from echelon_jax.export.parity import jax_steps
-from echelon_jax.export.weights import ExportError, clip_of, described, normaliser_of, original_network, state_of
+from echelon_jax.export.weights import Arrays, ExportError, clip_of, described, normaliser_of, state_of
 from echelon_jax.learn.checkpoint import Policy, layout_hash
+from echelon_jax.learn.modern_network import ModernNetwork
+from echelon_jax.learn.networks import OriginalNetwork
 
 
 def write_torch(policy: Policy, path: str | Path) -> list[Path]:
@@ -46,23 +49,38 @@ def write_torch(policy: Policy, path: str | Path) -> list[Path]:
     return [path, path.with_suffix(".json"), module]
 
 
-def torch_module(policy: Policy) -> torch_policy.OriginalPolicy:
+def torch_module(policy: Policy) -> torch_policy.Policy:
     """Return a policy as the module that `load_policy` would read, without writing a file.
 
     Raises:
         ExportError: a network without a torch module.
     """
     tensors = _tensors(policy)
-    module = torch_policy.OriginalPolicy(**described(policy))
+    card = card_of(policy, safetensors.numpy.save(tensors))
+    module = torch_policy.made(card, "a policy in memory")
     module.load_state_dict({name: torch.from_numpy(value) for name, value in tensors.items()}, strict=True)
-    module.card = card_of(policy, safetensors.numpy.save(tensors))
+    module.card = card
     return module.eval()
 
 
-def _tensors(policy: Policy) -> dict[str, np.ndarray]:
-    network = original_network(policy)
-    state = state_of(policy.params) | normaliser_of(policy.observation_moments, network.features, clip_of(policy))
-    return {name: np.array(value, np.float32, order="C") for name, value in state.items()}
+def state_arrays(policy: Policy) -> Arrays:
+    """Return the torch module's state dictionary in the dtype of the parameters.
+
+    Raises:
+        ExportError: a network without a torch module.
+    """
+    network = policy.network
+    if isinstance(network, ModernNetwork):
+        state = modern_state_of(network, policy.params)
+    elif isinstance(network, OriginalNetwork):
+        state = state_of(policy.params)
+    else:
+        raise ExportError(f"no torch module exists for the network {policy.config.network!r}")
+    return state | normaliser_of(policy.observation_moments, network.features, clip_of(policy))
+
+
+def _tensors(policy: Policy) -> Arrays:
+    return {name: np.array(value, np.float32, order="C") for name, value in state_arrays(policy).items()}
 
 
 def write_whole(path: Path, data: bytes) -> None:
@@ -74,12 +92,17 @@ def write_whole(path: Path, data: bytes) -> None:
 
 def card_of(policy: Policy, weights: bytes) -> dict[str, Any]:
     """Return the card of a policy whose weights are these bytes."""
-    config, env_config = policy.config, policy.env_config
+    config, env_config, network = policy.config, policy.env_config, policy.network
+    sizes: dict[str, Any]
+    if isinstance(network, ModernNetwork):
+        sizes = {"dimensions": modern_dimensions(network, env_config), "plan": plan_of(network)}
+    else:
+        sizes = {"dimensions": described(policy)}
     card = {
         "kind": torch_policy.KIND,
         "format": torch_policy.FORMAT,
         "network": config.network,
-        "dimensions": described(policy),
+        **sizes,
         "observation_layout": _rows(observation_layout(env_config)),
         "action_layout": _rows(action_layout(env_config)),
         "layout_hash": layout_hash(env_config),
@@ -104,8 +127,10 @@ def _rows(layout: Layout) -> list[dict[str, Any]]:
 
 def _probe(policy: Policy) -> dict[str, Any]:
     """The probe's numbers as the JAX network gives them."""
-    observation = np.array(torch_policy.probe_observation(described(policy)["observation"]), np.float32)
+    features = policy.network.features
+    shared = (features.shared_start, features.shared_size) if isinstance(policy.network, ModernNetwork) else (0, 0)
+    observation = np.array(torch_policy.probe_observation(features.size, shared), np.float32)
     done = np.zeros(observation.shape[:2], bool)
     done[-1, -1] = True
     heads = jax_steps(policy, observation, done)
-    return {"mean": heads["mean"][-1].tolist(), "value": heads["value"][-1].tolist()}
+    return {name: head[-1].tolist() for name, head in heads.items() if name not in ("h", "c")}

@@ -25,10 +25,13 @@ def original_network(policy: Policy) -> OriginalNetwork:
     """Return the policy's network if it is the `original` one.
 
     Raises:
-        ExportError: it is another; no exporter for it exists.
+        ExportError: it is another.
     """
     if not isinstance(policy.network, OriginalNetwork):
-        raise ExportError(f"only the original network can be exported, this policy's is {policy.config.network!r}")
+        raise ExportError(
+            f"this needs the original network, the policy's is {policy.config.network!r}: its sets, masks and heads have no "
+            "place in the original's layers"
+        )
     return policy.network
 
 
@@ -83,9 +86,12 @@ def _whole(features: Features, own: np.ndarray, shared: float) -> np.ndarray:
 
 
 def normaliser_of(moments: Moments, features: Features, clip: float | None) -> Arrays:
-    """Return `observation_shift`, `_scale` and `_limit` [size]: x' = clamp((x - shift) / scale, -limit, limit)."""
+    """Return `observation_shift`, `_scale` and `_limit` [size]: x' = clamp((x - shift) / scale, -limit, limit).
+
+    Slots that a network reads alike are normalised alike (`Features.pooled`).
+    """
     flags = features.own_continuous
-    shift, scale = (np.asarray(v) for v in shift_and_scale(moments, jnp.asarray(flags)))
+    shift, scale = (np.asarray(v) for v in shift_and_scale(features.pooled(moments), jnp.asarray(flags)))
     limit = np.where(flags, np.inf if clip is None else clip, np.inf).astype(scale.dtype)
     return {
         "observation_shift": _whole(features, shift, 0.0),
