@@ -32,7 +32,8 @@ from echelon_jax.learn.normalize import Moments, empty_moments
 from echelon_jax.learn.trainer import TrainState, make_network
 from echelon_jax.learn.tree_files import Flat, TreeError, first_line
 
-MAY_CHANGE = ("updates", "updates_per_launch")  # of the TrainConfig when a run is resumed
+# Of the TrainConfig when a run is resumed.
+MAY_CHANGE = ("updates", "updates_per_launch", *(f.name for f in dataclasses.fields(TrainConfig) if "guard" in f.name))
 BEST = "best"
 _MANIFEST = "manifest.json"
 _POLICY_FIELDS = ("params", "observation_moments")

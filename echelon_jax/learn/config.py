@@ -8,6 +8,7 @@ from typing import Any
 
 from echelon_jax.learn.curriculum import REWARD_WEIGHTS, parse
 from echelon_jax.learn.distributions import LOG_STD_RANGE
+from echelon_jax.learn.guard import GuardConfig
 from echelon_jax.learn.networks import NETWORKS
 from echelon_jax.learn.ppo import PPOConfig
 
@@ -64,6 +65,15 @@ class TrainConfig:
         bank_size: worlds on the device.
         bank_swap_every: updates between two replacements of worlds in the bank; 0 for none.
         bank_swap_size: worlds replaced each time; divides `bank_size`.
+        guard: drop updates that go wrong, and set the run back if they keep going wrong (docs/reliability.md).
+        guard_patience: bad updates in a row before the run is set back.
+        guard_retries: set-backs before the run stops.
+        guard_recovery: good updates in a row that make up for one set-back.
+        guard_rate_factor: of the learning rate, for each set-back not made up for.
+        guard_ratio: |probability ratio - 1| of one decision beyond which an update is bad.
+        guard_kl: KL of a minibatch, summed over heads, beyond which it is bad.
+        guard_entropy_drop: fall of a head's entropy within one update beyond which it is bad; an even choice has 1.
+        guard_loss: loss beyond which an update is bad if that is also 6 deviations above and 3 times the run's usual loss.
         reward_approach, reward_zone, reward_damage, reward_kill, reward_assist, reward_death, reward_win, reward_loss,
             reward_draw: a weight of the reward (docs/rewards.md) in place of its default, which depends on the game.
     """
@@ -111,6 +121,15 @@ class TrainConfig:
     bank_size: int = 64
     bank_swap_every: int = 0
     bank_swap_size: int = 0
+    guard: bool = True
+    guard_patience: int = 3
+    guard_retries: int = 3
+    guard_recovery: int = 50
+    guard_rate_factor: float = 0.5
+    guard_ratio: float = 100.0
+    guard_kl: float = 1.0
+    guard_entropy_drop: float = 0.5
+    guard_loss: float = 10.0
     reward_approach: float | None = None
     reward_zone: float | None = None
     reward_damage: float | None = None
@@ -223,6 +242,20 @@ class TrainConfig:
         return self.rollout_steps // self.chunk if self.chunk else 1
 
     @property
+    def guard_config(self) -> GuardConfig:
+        """The part that the guard reads."""
+        return GuardConfig(
+            patience=self.guard_patience,
+            retries=self.guard_retries,
+            recovery=self.guard_recovery,
+            rate_factor=self.guard_rate_factor,
+            ratio=self.guard_ratio,
+            kl=self.guard_kl,
+            entropy_drop=self.guard_entropy_drop,
+            loss=self.guard_loss,
+        )
+
+    @property
     def decisions_per_update(self) -> int:
         """Environment steps (decisions of a whole arena) of one rollout."""
         return self.arenas * self.rollout_steps
@@ -248,8 +281,16 @@ _WHOLE = {
     "bank_size": 1,
     "bank_swap_every": 0,
     "bank_swap_size": 0,
+    "guard_patience": 1,
+    "guard_retries": 0,
+    "guard_recovery": 1,
 }
 _NUMBERS = {
+    "guard_rate_factor": (0.0, 1.0),
+    "guard_ratio": (0.1, 1e9),
+    "guard_kl": (1e-3, 1e9),
+    "guard_entropy_drop": (1e-3, 1e9),
+    "guard_loss": (0.0, 1e9),
     "learning_rate": (0.0, 1.0),
     "gamma": (0.0, 1.0),
     "gae_lambda": (0.0, 1.0),
@@ -277,4 +318,5 @@ _SWITCHES = (
     "attention",
     "class_networks",
     "normalize_observations",
+    "guard",
 )

@@ -67,6 +67,11 @@ MEANINGS: dict[str, dict[str, str]] = {
         "update/skipped": "share of gradient steps left out because something was not finite",
         "update/stopped": "share of gradient steps left out because the KL was too large",
     },
+    "The guard (docs/reliability.md)": {
+        "guard/dropped": "updates of the launch that were not applied",
+        "guard/set_backs": "times in the launch that the learner was set back to the last snapshot",
+        "guard/rate": "factor of the learning rate after the launch; below 1 after a set-back",
+    },
     "State of the learner after the launch": {
         "fire_probability": "with which the scripted opponent fires, read from what it played with",
         "value_mean": "of the critic over the rollout, in units of reward",

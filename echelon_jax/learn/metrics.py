@@ -16,6 +16,7 @@ import numpy as np
 from jaxtyping import Array, Bool, Float32
 
 from echelon_jax.env.state import REASONS, REWARD_COMPONENTS, STATISTICS, Step
+from echelon_jax.learn.guard import Report
 from echelon_jax.learn.ppo import UpdateMetrics
 from echelon_jax.learn.sides import learner_first, learner_rows
 from echelon_jax.rules.mechs import CLASS_NAMES, PACK_CLASSES, TEAM_NAMES
@@ -57,6 +58,7 @@ class Metrics(flax.struct.PyTreeNode):
     fire_probability: Float32[Array, ""]  # read from the parameters the opponent acted with
     value_mean: Float32[Array, ""]  # of the critic, reward units, living mechs
     return_deviation: Float32[Array, ""]  # unit of the critic
+    guard: Report | None = None
 
 
 def no_sums() -> RolloutSums:
@@ -184,6 +186,8 @@ def summarize(
     done = np.concatenate([1.0 - m.update.stopped.ravel() for m in stacked])
     for name in UpdateMetrics.__dataclass_fields__:
         rows = np.concatenate([getattr(m.update, name).reshape(m.update.stopped.size, -1) for m in stacked])
+        if name == "bad_gradient":
+            continue  # a number for the guard to name
         if name == "stopped":
             out["update/stopped"] = float(rows.mean())
             continue

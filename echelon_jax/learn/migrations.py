@@ -21,10 +21,10 @@ from echelon_jax.learn.config import TrainConfig
 FORMAT = 2
 
 # What a run did before a field of TrainConfig existed, where that is not the field's default.
-BEFORE: dict[str, Any] = {"after_death": 0.0, "after_death_ramp": 0, "target_kl": 0.0}
+BEFORE: dict[str, Any] = {"after_death": 0.0, "after_death_ramp": 0, "target_kl": 0.0, "guard": False}
 
 # Leaves of the TrainState, by the beginning of their path, that a format brought.
-NEW_LEAVES: dict[int, tuple[str, ...]] = {2: ()}
+NEW_LEAVES: dict[int, tuple[str, ...]] = {2: ("['guard']",)}
 
 # Leaves, likewise, that a format no longer has; 2 works out the learning rate from the update number.
 DROPPED_LEAVES: dict[int, tuple[str, ...]] = {2: ("['optimizer'][1][1].",)}

@@ -17,6 +17,7 @@ import optax
 from jaxtyping import Array, Bool, Float32, Int32, Key
 
 from echelon_jax.learn.features import Observation
+from echelon_jax.learn.guard import first_bad
 from echelon_jax.learn.networks import Carry, Network, Params
 
 ADAM_EPSILON = 1e-5
@@ -86,6 +87,9 @@ class UpdateMetrics(flax.struct.PyTreeNode):
     grad_norm: Float32[Array, "*batch"]  # before clipping
     update_ratio: Float32[Array, "*batch"]  # norm of the step over the norm of the parameters
     skipped: Float32[Array, "*batch"]  # share of gradient steps left out because something was not finite
+    bad_gradient: Float32[
+        Array, "*batch"
+    ]  # 1 + number of the first parameter whose gradient is not finite, for the guard
     stopped: Float32[Array, "*batch"]  # share of gradient steps left out because the KL was too large
 
 
@@ -146,7 +150,7 @@ def loss_and_metrics(
 
     Policy loss: the clipped surrogate of each head, where the head's choice counted and the mech lives, summed over heads, mean
     over living mechs. Entropy: that of the heads times their weights, mean over living mechs. Of the metrics `grad_norm`,
-    `update_ratio`, `skipped` and `stopped` are left 0.
+    `update_ratio`, `skipped`, `stopped` and `bad_gradient` are left 0.
     """
     distribution, value = network.unroll(params, carry, batch.observation, batch.reset)
     mask = batch.alive
@@ -189,6 +193,7 @@ def loss_and_metrics(
         grad_norm=zero,
         update_ratio=zero,
         skipped=zero,
+        bad_gradient=zero,
         stopped=zero,
     )
 
@@ -214,7 +219,10 @@ def gradient_step(
     batch: Batch,
     key: Key[Array, ""],
 ) -> tuple[Params, Any, UpdateMetrics]:
-    """Do one optimiser step on one minibatch. If the loss or a gradient is not finite nothing changes, which is counted."""
+    """Do one optimiser step on one minibatch. If the loss or a gradient is not finite nothing changes, which is counted.
+
+    That keeps the parameters sound for the steps that follow; the guard then drops the whole update.
+    """
     grads, metrics = jax.grad(loss_and_metrics, has_aux=True)(
         params, network, config, pace.entropy_coefficient, carry, batch, key
     )
@@ -228,7 +236,12 @@ def gradient_step(
         lambda new, old: jnp.where(sound, new, old), (stepped, stepped_state), (params, optimizer_state)
     )
     skipped = 1.0 - sound.astype(jnp.float32)
-    return params, optimizer_state, metrics.replace(grad_norm=norm, update_ratio=ratio, skipped=skipped)
+    bad = first_bad(grads).astype(jnp.float32)
+    return (
+        params,
+        optimizer_state,
+        metrics.replace(grad_norm=norm, update_ratio=ratio, skipped=skipped, bad_gradient=bad),
+    )
 
 
 def in_chunks(batch: Batch, chunks: int) -> Batch:

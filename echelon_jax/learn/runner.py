@@ -4,6 +4,7 @@ RUN/config.json        training and environment configuration, versions, git rev
 RUN/metrics.jsonl      one line per launch (docs/metrics.md); RUN/tensorboard/ holds the same
 RUN/summary.json       how far the run came, its best and last figures
 RUN/checkpoints/       see `checkpoint`; written in the background
+RUN/events.jsonl       what the guard found; RUN/guard_report.json when it gave up
 RUN/.lock              held by the process that trains
 """
 
@@ -30,12 +31,13 @@ from echelon_jax.config import EnvConfig
 from echelon_jax.env.autoreset import AutoReset
 from echelon_jax.env.environment import Echelon
 from echelon_jax.env.state import EnvParams
-from echelon_jax.learn import checkpoint
+from echelon_jax.learn import checkpoint, guard
 from echelon_jax.learn.checkpoint import Bank, CheckpointError, Manifest
 from echelon_jax.learn.clock import LaunchClock, device_megabytes, host_megabytes, time_rollout
 from echelon_jax.learn.config import TrainConfig
 from echelon_jax.learn.curriculum import parse, values_at
 from echelon_jax.learn.evaluation import wilson
+from echelon_jax.learn.guard_log import GuardLog
 from echelon_jax.learn.lock import RunLock
 from echelon_jax.learn.metrics import Metrics, summarize
 from echelon_jax.learn.progress import Progress
@@ -126,6 +128,7 @@ class Runner:
         config, env = self.config, Echelon(self.env_config)
         trainer = make_train(AutoReset(env), config)
         self.heads = trainer.network.head_names
+        self.guard_log = GuardLog(self.run_dir, trainer.guard_names, self.progress.note)
         slices, slice_size = self._bank_shape()
         feed = WorldBankFeeder(self.env_config, config.seed, slices, slice_size, processes=1)
         with RunLock(self.run_dir), self.progress, feed as feeder:
@@ -169,9 +172,13 @@ class Runner:
         key = jax.random.key(self.config.seed)
         if self.resumed is not None:
             template = jax.eval_shape(trainer.init, key, env_params)
-            return checkpoint.restore(
+            state = checkpoint.restore(
                 self.resumed.path, template, self.config, self.env_config, lambda: trainer.init(key, env_params)
             )
+            if not bool(state.guard.failed):
+                return state
+            self.progress.note("the guard had given up on this run; it starts again from the learner that was kept")
+            return state.replace(guard=guard.again(state.guard))  # type: ignore[attr-defined]
         self.progress.phase("starting the arenas")
         state = trainer.init(key, env_params)
         return state if self.policy is None else warm(state, self.policy)
@@ -206,6 +213,7 @@ class Runner:
             }
             played = line["episodes"] or 0.0
             games.append([round((line["win_rate"] or 0.0) * played), played])
+            line |= self.guard_log.take(metrics.guard, at)
             sinks.write(line)
             self.progress.advance(at, line, summarize(list(window), team, self.heads, config.opponent))
 
@@ -226,7 +234,7 @@ class Runner:
         update = int(state.update)
         launches = saved_at = 0
         waiting: tuple[int, Metrics] | None = None
-        while update < config.updates and not self._stop:
+        while update < config.updates and not self._stop and not self.guard_log.gave_up:
             if launches > saved_at:
                 saver.wait()  # writing takes place beside one launch, so no more than that is lost above an interval
             state, env_params = self._staged(update, state, env_params)
@@ -253,6 +261,8 @@ class Runner:
         if launches or self.resumed is None:
             save()
         place = saver.wait() or checkpoint.find(self.run_dir)
+        if self.guard_log.gave_up:
+            raise self.guard_log.give_up(state.guard, config, place)
         write_summary(self.run_dir, time.perf_counter() - started, self._stop)
         self.progress.finished(place, self._stop)
         return state

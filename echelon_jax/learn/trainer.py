@@ -24,9 +24,9 @@ from echelon_jax.agents.random import RandomAgent
 from echelon_jax.agents.scripted import Scripted
 from echelon_jax.config import EnvConfig
 from echelon_jax.env.state import EnvParams
-from echelon_jax.learn import ppo
+from echelon_jax.learn import guard, ppo
 from echelon_jax.learn.config import TrainConfig
-from echelon_jax.learn.features import Features, features_of
+from echelon_jax.learn.features import Features, Observation, features_of
 from echelon_jax.learn.gae import generalized_advantages
 from echelon_jax.learn.metrics import Metrics
 from echelon_jax.learn.modern_network import ModernNetwork
@@ -42,6 +42,8 @@ from echelon_jax.learn.normalize import (
 )
 from echelon_jax.learn.rollout import Actors, BatchEnv, begin, collect
 from echelon_jax.learn.structure import structure_of
+
+_ROLLOUT = ("reward", "log_density", "value", "advantage", "target")  # what the guard looks at besides observations
 
 
 class Ramp(flax.struct.PyTreeNode):
@@ -68,6 +70,7 @@ class TrainState(flax.struct.PyTreeNode):
     opponent_fire: Ramp
     key: Key[Array, ""]  # of the run; every draw is folded from it and the update number
     update: Int32[Array, ""]  # updates done
+    guard: guard.GuardState
 
 
 @dataclasses.dataclass(frozen=True)
@@ -81,6 +84,7 @@ class Train:
         launch: (TrainState, env_params) -> (TrainState, Metrics stacked over `updates_per_launch`), compiled; consumes
             the state that it is given.
         update: one update without compiling or donating, for tests and for composing.
+        guard_names: what the guard's findings are called.
     """
 
     config: TrainConfig
@@ -90,6 +94,7 @@ class Train:
     init: Callable[[Key[Array, ""], EnvParams], TrainState]
     launch: Callable[[TrainState, EnvParams], tuple[TrainState, Metrics]]
     update: Callable[[TrainState, EnvParams], tuple[TrainState, Metrics]]
+    guard_names: guard.Names
 
 
 def make_opponent(name: str, env_config: EnvConfig) -> Agent:
@@ -167,11 +172,12 @@ def make_train(env: BatchEnv, config: TrainConfig, opponent: Agent | None = None
             opponent_fire=Ramp(*(jnp.asarray(x, jnp.float32) for x in ramp)),
             key=run_key,
             update=jnp.zeros((), jnp.int32),
+            guard=guard.begin(params, empty_moments(features.own_size), empty_moments()),
         )
 
     after_death = Ramp(jnp.float32(0.0), jnp.float32(config.after_death), jnp.float32(config.after_death_ramp))
 
-    def pace(update: Int32[Array, ""]) -> ppo.Pace:
+    def pace(update: Int32[Array, ""], lowered: Float32[Array, ""]) -> ppo.Pace:
         done = jnp.clip(update.astype(jnp.float32) / config.updates, 0.0, 1.0)
 
         def fall(start: float, share: float) -> Float32[Array, ""]:
@@ -179,9 +185,28 @@ def make_train(env: BatchEnv, config: TrainConfig, opponent: Agent | None = None
 
         rate_end = config.learning_rate_end if config.anneal else 1.0
         return ppo.Pace(
-            learning_rate=fall(config.learning_rate, rate_end),
+            learning_rate=lowered * fall(config.learning_rate, rate_end),
             entropy_coefficient=fall(config.entropy_coefficient, config.entropy_end),
         )
+
+    # The original's one head sums the entropies of all components.
+    head_units = jnp.float32([float(env_config.action_size) if config.network == "original" else 1.0])
+
+    def watch(
+        state: TrainState, learnt: guard.Learner, metrics: ppo.UpdateMetrics, batch: ppo.Batch, reward: Array
+    ) -> tuple[guard.Learner, guard.GuardState, guard.Report]:
+        """What the guard makes of an update."""
+        if not config.guard:
+            return learnt, state.guard, guard.all_well(state.guard)
+        alive, valued = batch.alive, batch.valued
+        numbers = (reward, batch.log_density, batch.value, batch.advantage, batch.target)
+        counts = (alive, alive[..., None], valued, alive, valued)
+        read = {k: jnp.where(m, x, 0.0) for k, x, m in zip(_ROLLOUT, numbers, counts, strict=True)}
+        verdict = guard.judge(
+            config.guard_config, state.guard, metrics, learnt.params, batch.observation, read, head_units
+        )
+        before = guard.Learner(state.params, state.optimizer, state.observation_moments, state.return_moments)
+        return guard.settle(config.guard_config, state.guard, verdict, before, learnt, optimizer.init(state.params))
 
     def update(state: TrainState, env_params: EnvParams) -> tuple[TrainState, Metrics]:
         rollout_key, update_key = jax.random.split(jax.random.fold_in(state.key, state.update))
@@ -242,7 +267,7 @@ def make_train(env: BatchEnv, config: TrainConfig, opponent: Agent | None = None
             network,
             config.ppo,
             optimizer,
-            pace(state.update),
+            pace(state.update, guard.rate(config.guard_config, state.guard)),
             state.params,
             state.optimizer,
             carries,
@@ -252,15 +277,23 @@ def make_train(env: BatchEnv, config: TrainConfig, opponent: Agent | None = None
 
         # What was seen counts from the next rollout on.
         moments = state.observation_moments
-        after = TrainState(
+        learnt = guard.Learner(
             params=params,
             optimizer=optimizer_state,
             observation_moments=merge(moments, seen) if config.normalize_observations else moments,
             return_moments=return_moments,
-            actors=actors,
+        )
+        learner, guarded, report = watch(state, learnt, update_metrics, batch, rollout.reward)
+        after = TrainState(
+            params=learner.params,
+            optimizer=learner.optimizer,
+            observation_moments=learner.observation_moments,
+            return_moments=learner.return_moments,
+            actors=actors.replace(carry=guard.finite_or_zero(actors.carry)) if config.guard else actors,
             opponent_fire=state.opponent_fire,
             key=state.key,
             update=state.update + 1,
+            guard=guarded,
         )
         metrics = Metrics(
             rollout=sums,
@@ -268,6 +301,7 @@ def make_train(env: BatchEnv, config: TrainConfig, opponent: Agent | None = None
             fire_probability=opponent_params.fire_probability,
             value_mean=ppo.masked_mean(value, rollout.alive),
             return_deviation=return_deviation(return_moments),
+            guard=report,
         )
         return after, metrics
 
@@ -282,4 +316,10 @@ def make_train(env: BatchEnv, config: TrainConfig, opponent: Agent | None = None
         init=jax.jit(init),
         launch=jax.jit(launch, donate_argnums=0),
         update=update,
+        guard_names=guard.names_of(
+            jax.eval_shape(network.init, jax.random.key(0)),
+            tuple(Observation.__dataclass_fields__),
+            _ROLLOUT,
+            network.head_names,
+        ),
     )
