@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from collections.abc import Callable
+from typing import NamedTuple, TypeVar
 
+import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float32
+from jaxtyping import Array, Bool, Float32
 
 from echelon_jax.config import EnvConfig
 
 NEAR = 8.0  # voxels at which nearness is a half
 SPEED = 10.0  # voxels per second
 TINY = 1e-6
+T = TypeVar("T")
 
 
 class Frame(NamedTuple):
@@ -54,3 +57,12 @@ def direction(x: Array, y: Array, length: Array) -> tuple[Array, Array]:
 def offsets(position: Array, mechs_position: Array) -> list[Array]:
     """[arenas, mechs, items] offsets along x, y and z of things from mechs."""
     return [position[:, None, :, axis] - mechs_position[:, :, None, axis] for axis in range(3)]
+
+
+def made_once(wanted: Bool[Array, ""], make: Callable[[], T]) -> T:
+    """What `make` returns, or zeros where nobody wants it.
+
+    Without the branch the compiler would fuse the making into every reader: sines and neighbourhoods taken some fifty times.
+    """
+    shapes = jax.eval_shape(make)
+    return jax.lax.cond(wanted, make, lambda: jax.tree.map(lambda leaf: jnp.zeros(leaf.shape, leaf.dtype), shapes))

@@ -16,6 +16,7 @@ import numpy as np
 from jaxtyping import Array, Bool, Float32, Int32, UInt32
 
 from echelon_jax.config import EnvConfig
+from echelon_jax.env.frames_modern import made_once
 from echelon_jax.env.layout_modern import LOCAL_SIDE, LOCAL_SPACING, MAP_SIDE, QUARTERS, STEPS
 from echelon_jax.env.state import Place
 from echelon_jax.rules.materials import LAVA, WATER
@@ -26,6 +27,9 @@ from echelon_jax.sim.state import Grid, Mechs
 # The two top bits of an opaque word are lent to the hazards: sight at levels 30 and 31 of the tallest maps is not drawn.
 _LAVA_BIT, _WATER_BIT = 30, 31
 _WALL_LEVELS = 0b1110  # of a column: what a mech on the ground cannot step over
+_PACKED = (
+    2048  # above the sum of a strip's weights, size_y, of which 1000 is the largest; its square is exact in float32
+)
 _FLOAT_SLACK = 0.02  # voxels; feet this little below a level stand on it
 
 
@@ -72,14 +76,20 @@ def local_planes(
     reach = LOCAL_SIDE // 2
     steps = np.arange(-reach, reach + 1, dtype=np.float32) * LOCAL_SPACING
     forward, left = np.repeat(steps, LOCAL_SIDE), np.tile(steps, LOCAL_SIDE)
-    x = mechs.position[..., 0, None] + (cosine[..., None] * forward - sine[..., None] * left)
-    y = mechs.position[..., 1, None] + (sine[..., None] * forward + cosine[..., None] * left)
-    column, row = jnp.floor(x).astype(jnp.int32) - 1, jnp.floor(y).astype(jnp.int32) - 1
     width, depth = config.size_x - 2, config.size_y - 2
-    inside = (column >= 0) & (column < width) & (row >= 0) & (row < depth)
     arenas, inner = columns.collides.shape
-    flat = jnp.where(inside, row * config.size_x + column, 0)
-    flat = flat + jnp.arange(arenas, dtype=jnp.int32)[:, None, None] * inner
+
+    def cells() -> Int32[Array, "arenas mechs cells"]:
+        """Index of each sample among all arenas' columns, -1 outside."""
+        x = mechs.position[..., 0, None] + (cosine[..., None] * forward - sine[..., None] * left)
+        y = mechs.position[..., 1, None] + (sine[..., None] * forward + cosine[..., None] * left)
+        column, row = jnp.floor(x).astype(jnp.int32) - 1, jnp.floor(y).astype(jnp.int32) - 1
+        inside = (column >= 0) & (column < width) & (row >= 0) & (row < depth)
+        flat = row * config.size_x + column + jnp.arange(arenas, dtype=jnp.int32)[:, None, None] * inner
+        return jnp.where(inside, flat, -1)
+
+    cell = made_once(mechs.alive.any(), cells)
+    inside, flat = cell >= 0, jnp.maximum(cell, 0)
     solid, dense = (
         jnp.where(inside, words.reshape(-1).at[flat].get(mode="promise_in_bounds"), beyond)
         for words, beyond in zip(columns, (jnp.uint32(0xFFFFFFFF), jnp.uint32((1 << _LAVA_BIT) - 1)), strict=True)

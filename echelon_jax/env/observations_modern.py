@@ -6,9 +6,6 @@ mech out of sight is shown there, with the age of the sighting.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import TypeVar
-
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -17,7 +14,7 @@ from jaxtyping import Array, Bool, Float32
 from echelon_jax.config import EnvConfig
 from echelon_jax.env import contacts, maps_modern, slots_modern
 from echelon_jax.env.episode import Zone, zone_distance, zone_tick
-from echelon_jax.env.frames_modern import SPEED, TINY, Frame, columns, diagonal, direction, offsets
+from echelon_jax.env.frames_modern import SPEED, TINY, Frame, columns, diagonal, direction, made_once, offsets
 from echelon_jax.env.layout import CONTACTS
 from echelon_jax.env.layout_modern import LOCAL_PLANES, SELF, TEAM, observation_layout, vector_size
 from echelon_jax.env.observations import SOUND_THROUGH_COVER, Observed, messages, smoke_between, terrain_between
@@ -29,7 +26,6 @@ from echelon_jax.sim import ewar
 from echelon_jax.sim.grid import levels_under, mask_below
 from echelon_jax.sim.rules import MAX_BOX_COLUMNS, SimRules
 
-T = TypeVar("T")
 SIGHT_RANGE = (
     24.0  # voxels up to which sight is looked at for its own sake; no weapon that needs it reaches further than 20
 )
@@ -238,15 +234,6 @@ def _axes(yaw: Float32[Array, "arenas mechs"]) -> Frame:
     return Frame(jnp.cos(yaw), jnp.sin(yaw))
 
 
-def _made_once(wanted: Bool[Array, ""], make: Callable[[], T]) -> T:
-    """What `make` returns, or zeros where nobody wants it.
-
-    Without the branch the compiler would fuse the making into every reader: sines and neighbourhoods taken some fifty times.
-    """
-    shapes = jax.eval_shape(make)
-    return jax.lax.cond(wanted, make, lambda: jax.tree.map(lambda leaf: jnp.zeros(leaf.shape, leaf.dtype), shapes))
-
-
 def observe(config: EnvConfig, rules: SimRules, state: EnvState) -> tuple[Observed, Recall]:
     """Observations of every mech, zeros for the dead, and the memory with what is seen now.
 
@@ -256,8 +243,8 @@ def observe(config: EnvConfig, rules: SimRules, state: EnvState) -> tuple[Observ
     mechs = state.sim.mechs
     arenas, n = mechs.alive.shape
     living = mechs.alive.any()
-    frame, opaque = _made_once(living, lambda: (_axes(mechs.yaw), maps_modern.hazard_words(config, state.sim.grid)))
-    ground = _made_once(living, lambda: maps_modern.neighbourhoods(config, state.sim.grid.collides, opaque))
+    frame, opaque = made_once(living, lambda: (_axes(mechs.yaw), maps_modern.hazard_words(config, state.sim.grid)))
+    ground = made_once(living, lambda: maps_modern.neighbourhoods(config, state.sim.grid.collides, opaque))
     distance = ewar.distances(mechs.position)
     quality = ewar.sensor_quality(config, rules, mechs, distance)
     zone = zone_tick(rules, mechs, state.place, config.zone_on_the_ground)
@@ -289,10 +276,16 @@ def observe(config: EnvConfig, rules: SimRules, state: EnvState) -> tuple[Observ
         messages(config, state),
         teams(config, rules, state, zone),
     ]
-    vector = _made_once(living, lambda: jnp.concatenate(blocks, -1))
-    finite = jnp.isfinite(vector)
-    low, high = (bound[: vector_size(config)] for bound in observation_layout(config).bounds)
-    vector = jnp.clip(jnp.where(finite, vector, 0.0), low, high)
+    # Bounded and blanked block by block: each pass over the finished vector would cost as much as a block's making.
+    alive = mechs.alive[..., None]
+    bad, vector, start = jnp.zeros_like(mechs.alive), [], 0
+    low, high = observation_layout(config).bounds
+    for block in made_once(living, lambda: tuple(blocks)):
+        where = slice(start, start + block.shape[-1])
+        finite, start = jnp.isfinite(block), where.stop
+        bad = bad | ~finite.all(-1)
+        vector.append(jnp.where(alive & finite, jnp.clip(block, low[where], high[where]), 0.0))
+    assert start == vector_size(config)
 
     # The planes.
     friends = config.team_size - 1
@@ -305,10 +298,10 @@ def observe(config: EnvConfig, rules: SimRules, state: EnvState) -> tuple[Observ
         for plane in maps_modern.shared_planes(config, state.sim.grid, state.place, mechs)
     ]
 
-    whole = jnp.concatenate([vector, *local, *own, *shared], -1)
-    alive = mechs.alive[..., None]
+    # The dead are blanked part by part: afterwards it would be one more pass over everything.
+    whole = jnp.concatenate([*vector, *(jnp.where(alive, plane, 0.0) for plane in (*local, *own, *shared))], -1)
     chosen = jnp.full((arenas, n, CONTACTS), -1, jnp.int32)
     if config.actions == "original":
         chosen = jnp.where(alive, contacts.choose_contacts(config, rules, state, visible, distance), -1)
-    seen = Observed(jnp.where(alive, whole, 0.0), chosen, mechs.alive & ~finite.all(-1))
+    seen = Observed(whole, chosen, mechs.alive & bad)
     return seen, recall

@@ -10,7 +10,17 @@ from jaxtyping import Array, Bool, Float32
 
 from echelon_jax.config import EnvConfig
 from echelon_jax.env import contacts
-from echelon_jax.env.frames_modern import SPEED, TINY, Frame, columns, diagonal, direction, nearness, offsets
+from echelon_jax.env.frames_modern import (
+    SPEED,
+    TINY,
+    Frame,
+    columns,
+    diagonal,
+    direction,
+    made_once,
+    nearness,
+    offsets,
+)
 from echelon_jax.env.layout_modern import CLOUD, CLOUDS, PLACED, SEEN, SHOT, SHOT_KINDS, SHOTS, slot_mechs
 from echelon_jax.env.state import EnvState
 from echelon_jax.rules import constants as k
@@ -24,6 +34,9 @@ AGE_SCALE = 10.0  # seconds
 SHOT_SPEED = 40.0  # voxels per second
 # What makes a projectile less urgent than its distance: it recedes, it is only smoke. One that homes on the mech comes first.
 _RECEDES, _HARMLESS, _HOMES = 100.0, 200.0, -1000.0
+
+
+_CONDITION = ("hp", "heat", "stability", "fallen", "legged", "shutdown")  # neighbours in SEEN
 
 
 class Others(NamedTuple):
@@ -63,6 +76,12 @@ def _reaches(
     return near | (heavy & lock & (bearing >= rules.arc_cosine[MISSILE]))
 
 
+def _hidden(shown: Bool[Array, "*batch"], part: Array, shape: tuple[int, ...]) -> Float32[Array, "*batch entries"]:
+    """A part of a slot as columns, zeros where it is not shown."""
+    values = part.reshape(*shape, -1).astype(jnp.float32)
+    return jnp.where(shown[..., None], values, 0.0)
+
+
 def others(
     config: EnvConfig,
     rules: SimRules,
@@ -87,14 +106,15 @@ def others(
             *(mechs.velocity[..., axis] for axis in range(3)),
             frame.cosine,
             frame.sine,
+            inside.astype(jnp.float32),
+            painter.astype(jnp.float32),
+            # In the order of SEEN, so that they move as one piece.
             contacts.fraction(mechs.hp, rules.max_hp),
             contacts.fraction(mechs.heat, rules.heat_cap, contacts.HEAT_CEILING),
             mechs.stability * np.float32(1.0 / k.MAX_STABILITY),
             (mechs.fallen > 0).astype(jnp.float32),
             (mechs.leg_hp <= 0).astype(jnp.float32),
             off.astype(jnp.float32),
-            inside.astype(jnp.float32),
-            painter.astype(jnp.float32),
         ],
         -1,
     )
@@ -105,25 +125,34 @@ def others(
     def of_pairs(values: Array) -> Array:
         return values.reshape(arenas * n * n, *values.shape[3:]).at[pair].get(mode="promise_in_bounds")
 
-    seen_now, sight = of_pairs(visible), of_pairs(clear)
-    x, y, z, vx, vy, vz, cosine, sine, hp, heat, stability, fallen, legged, stopped, in_zone, paint = (
-        row[..., i] for i in range(row.shape[-1])
-    )
     recall = state.recall
-    if recall is not None and recall.age is not None and recall.place is not None:
-        age, remembered = of_pairs(recall.age), of_pairs(recall.place)
-        living = jnp.broadcast_to(mechs.alive[:, None, :], (arenas, n, n))
-        known = (age >= 0) & of_pairs(living) & mechs.alive[..., None]
+    told = visible.astype(jnp.int32) + 2 * clear.astype(jnp.int32)  # what is asked of a pair, in one number
+    if recall is not None and recall.age is not None:
+        known = (recall.age >= 0) & mechs.alive[:, None, :] & mechs.alive[..., None]
+        told = told + jnp.where(known, 8 * recall.age + 4, 0)
+    told = of_pairs(told)
+    seen_now, sight = (told & 1) > 0, (told & 2) > 0
+    x, y, z, vx, vy, vz, cosine, sine, in_zone, paint = (row[..., i] for i in range(10))
+    condition = row[..., 10:]
+    fallen, stopped = condition[..., 3], condition[..., 5]
+    if recall is not None and recall.place is not None:
+        remembered = of_pairs(recall.place)
+        known = (told & 4) > 0
         x, y, z = (remembered[..., axis] for axis in range(3))
-        seconds = jnp.where(known, age, 0).astype(jnp.float32) * np.float32(config.decision_seconds / AGE_SCALE)
+        seconds = (told >> 3).astype(jnp.float32) * np.float32(config.decision_seconds / AGE_SCALE)
     else:
         known, seconds = seen_now, jnp.zeros((arenas, n, count), jnp.float32)
 
-    dx, dy, dz = (there - mechs.position[..., axis, None] for axis, there in enumerate((x, y, z)))
-    forward, left = frame.turn(dx, dy)
-    flat2 = dx * dx + dy * dy
-    flat, distance = jnp.sqrt(flat2), jnp.sqrt(flat2 + dz * dz)
-    bearing, side = direction(forward, left, flat)
+    def geometry() -> tuple[Array, ...]:
+        dx, dy, dz = (there - mechs.position[..., axis, None] for axis, there in enumerate((x, y, z)))
+        forward, left = frame.turn(dx, dy)
+        flat2 = dx * dx + dy * dy
+        flat, distance = jnp.sqrt(flat2), jnp.sqrt(flat2 + dz * dz)
+        bearing, side = direction(forward, left, flat)
+        aim, _ = direction(-(dx * cosine + dy * sine), jnp.zeros_like(dx), flat)
+        return forward, left, dz, distance, bearing, side, aim
+
+    forward, left, dz, distance, bearing, side, aim = made_once(mechs.alive.any(), geometry)
     along, up = np.float32(1.0 / diagonal(config)), np.float32(1.0 / config.size_z)
     focused = jnp.asarray(index) == mechs.focus[..., None]
     placed = {
@@ -143,7 +172,6 @@ def others(
     }
 
     facing_cosine, facing_sine = frame.turn(cosine, sine)
-    aim, _ = direction(-(dx * cosine + dy * sine), jnp.zeros_like(dx), flat)
     ahead, aside = frame.turn(vx, vy)
     pack = contacts.pack_ids(config)
     mine = painter.astype(jnp.float32)[..., None] == jnp.asarray(
@@ -161,12 +189,7 @@ def others(
         "velocity_forward": ahead * (1.0 / SPEED),
         "velocity_left": aside * (1.0 / SPEED),
         "velocity_up": vz * (1.0 / SPEED),
-        "hp": hp,
-        "heat": heat,
-        "stability": stability,
-        "fallen": fallen,
-        "legged": legged,
-        "shutdown": stopped,
+        _CONDITION[0]: condition,
         "painted": ours,
         "aims": aims,
         "reached": reached,
@@ -174,9 +197,10 @@ def others(
         "in_zone": in_zone,
     }
     shape = (arenas, n, count)
-    shown = jnp.where(known[..., None], columns(placed, PLACED, shape), 0.0)
-    live = jnp.where(seen_now[..., None], columns(seen, SEEN, shape), 0.0)
-    rows = jnp.concatenate([shown, live], -1).reshape(arenas, n, -1)
+    # Hidden entry by entry, which costs nothing; hiding finished rows would be one more pass.
+    shown = [_hidden(known, placed[name], shape) for name, *_ in PLACED]
+    live = [_hidden(seen_now, seen[name], shape) for name, *_ in SEEN if name not in _CONDITION[1:]]
+    rows = jnp.concatenate([*shown, *live], -1).reshape(arenas, n, -1)
     return Others(rows, known, forward, left, jnp.stack([x, y, z], -1))
 
 
