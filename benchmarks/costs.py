@@ -4,7 +4,7 @@ Two comparisons, both in one process, one thread, the two sides taking turns, in
 
 - switches: an environment step under random actions with all fifteen switches on against none, resets included, observation,
   actions and reward the original's on both sides;
-- observation: the modern observation against the original's, of the same states.
+- observation: the modern observation against the original's, of the same states, from start to close fight.
 """
 
 from __future__ import annotations
@@ -18,8 +18,7 @@ from echelon_jax.cli.common import set_up_jax
 
 SIZE = 60
 STEPS_PER_LAUNCH = 48
-PLAYED = 2  # launches of random play before an observation is timed
-LOOKS = 8
+AROUND = 8.0  # voxels from the zone's rim within which mechs are scattered for an observation
 
 
 def random_play(env: Any, arenas: int, worlds: int = 64) -> tuple[Any, Any, Any]:
@@ -72,8 +71,33 @@ def switches(arenas: int, repeats: int) -> dict[str, Any]:
     return {"arenas": arenas, "env_steps": steps, "microseconds": cost, "ratio": cost["all"] / cost["none"]}
 
 
+def advance(env: Any, arenas: int, worlds: int = 16) -> tuple[Any, Any]:
+    """(rules, state): each arena at another moment of the way from the spawns to a place in or around the zone, no smoke.
+
+    Teams that have just started and teams in close fight are the two ends; everybody moves, so everybody is heard.
+    """
+    import jax
+    import jax.numpy as jnp
+
+    from echelon_jax.worldgen.bank import bank_seeds, generate_worlds
+
+    params = env.params(env.make_bank(generate_worlds(env.config, bank_seeds(0, 0, 0, worlds))))
+    state, _ = env.reset_batch(params, jax.random.split(jax.random.key(0), arenas))
+    mechs, zone = state.sim.mechs, state.place.zone
+    away, angle, yaw = jax.random.uniform(jax.random.key(1), (3, *mechs.yaw.shape))
+    moment = jax.random.uniform(jax.random.key(2), (arenas, 1, 1))
+    reach, angle = (zone[:, 2:] + AROUND) * jnp.sqrt(away), 2 * jnp.pi * angle
+    goal = zone[:, None, :2] + jnp.stack([reach * jnp.cos(angle), reach * jnp.sin(angle)], -1)
+    start = mechs.position[..., :2]
+    place = jnp.clip(start + moment * (goal - start), 2.0, jnp.asarray([env.config.size_x, env.config.size_y]) - 2.0)
+    mechs = mechs.replace(
+        position=mechs.position.at[..., :2].set(place), yaw=6.28 * yaw, noise=jnp.ones_like(mechs.noise)
+    )
+    return params.rules, state.replace(sim=state.sim.replace(mechs=mechs))
+
+
 def observation(arenas: int, repeats: int, packs: int, mode: str) -> dict[str, Any]:
-    """CPU microseconds per arena of the two observations, of the same states in the middle of random games."""
+    """CPU microseconds per arena of the two observations, of the same states."""
     import jax
     import jax.numpy as jnp
 
@@ -82,34 +106,25 @@ def observation(arenas: int, repeats: int, packs: int, mode: str) -> dict[str, A
 
     game = {"size_x": SIZE, "size_y": SIZE, "num_packs": packs, "observation_mode": mode}
     configs = {name: EnvConfig(**game, observation=name, actions=name) for name in ("original", "modern")}
-    launch, state, params = random_play(Echelon(configs["modern"]), arenas, 16)
-    for number in range(PLAYED):
-        state, _ = launch(params, state, jax.random.fold_in(jax.random.key(1), number))
+    rules, state = advance(Echelon(configs["modern"]), arenas)
 
     def looking(config: Any) -> Any:
-        """Observes LOOKS times in one program, into one buffer, as a rollout does; each time waits for the last."""
+        # The last result is written over, so that no time goes into asking the system for memory.
+        run = jax.jit(lambda rules, state, last: look(config, rules, state), donate_argnums=2, keep_unused=True)
+        shape = (arenas, config.num_mechs, config.observation_size)
+        seen = state if config.observation == "modern" else state.replace(recall=None)
+        return run, seen, jnp.zeros(shape, jnp.float32)
 
-        def again(rules: Any, state: Any, last: Any) -> Any:
-            moved = state.sim.mechs.position + 0.0 * last[0, 0, 0]
-            mechs = state.sim.mechs.replace(position=moved)
-            return look(config, rules, state.replace(sim=state.sim.replace(mechs=mechs)))[0].observation
-
-        def run(rules: Any, state: Any) -> Any:
-            first = jnp.zeros((arenas, config.num_mechs, config.observation_size), jnp.float32)
-            return jax.lax.fori_loop(0, LOOKS, lambda _, last: again(rules, state, last), first)
-
-        return jax.jit(run)
-
-    seen = {"original": state.replace(recall=None), "modern": state}
-    looks = {name: looking(config) for name, config in configs.items()}
+    looks = {name: list(looking(config)) for name, config in configs.items()}
     spent: dict[str, list[float]] = {name: [] for name in looks}
     for number in range(-1, repeats):
-        for name, run in looks.items():
+        for name, (run, seen, last) in looks.items():
             began = time.process_time()
-            jax.block_until_ready(run(params.rules, seen[name]))
+            looks[name][2] = run(rules, seen, last)[0].observation
+            jax.block_until_ready(looks[name][2])
             if number >= 0:
                 spent[name].append(time.process_time() - began)
-    cost = {name: 1e6 * sorted(seconds)[len(seconds) // 2] / (LOOKS * arenas) for name, seconds in spent.items()}
+    cost = {name: 1e6 * sorted(seconds)[len(seconds) // 2] / arenas for name, seconds in spent.items()}
     return {"arenas": arenas, "repeats": repeats, "microseconds": cost, "ratio": cost["modern"] / cost["original"]}
 
 
