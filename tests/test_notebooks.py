@@ -25,7 +25,7 @@ def run(name: str, run_dir: Path) -> list[str]:
     nbformat.validate(book)
     texts = []
     for output in (output for cell in book.cells for output in cell.get("outputs", [])):
-        texts.append(output.get("text", "") or "".join(output.get("data", {})))
+        texts.append(output.get("text", "") or output.get("data", {}).get("text/plain", ""))
     return texts
 
 
