@@ -29,7 +29,6 @@ from echelon_jax.cli.common import set_up_jax
 set_up_jax()
 
 import matplotlib.pyplot as plt
-import numpy as np
 from rich.console import Console
 
 from echelon_jax.cli.parity import compare_all
@@ -73,7 +72,5 @@ figure.tight_layout()
 
 # %%
 assert data["ok"], data["failures"]
-rows = data["episodes"]["mech_rows"]
-print(
-    f"{np.format_float_positional(100 * data['episodes']['mech_rows_agreeing_share'], 3)} % of {rows} rows agree in every field"
-)
+episodes = data["episodes"]
+print(f"{episodes['mech_rows_agreeing_share']:.3%} of {episodes['mech_rows']} rows agree in every field")
