@@ -227,6 +227,9 @@ def _layers(prefix: str, network: ModernNetwork, found: Arrays) -> Arrays:
     for path, leaf in found.items():
         if path in ("lstm_kernel", "lstm_bias"):
             continue
+        if path.startswith("near_"):
+            state[path.replace("near_", "near.")] = leaf
+            continue
         layer, kind = path.split("/")
         for name in _LISTS:
             layer = layer.replace(f"{name}_", f"{name}.")

@@ -361,6 +361,8 @@ class ModernLayers(nn.Module):
         self.viewer_layers = nn.ModuleList(nn.Linear(hidden, slot, bias=False) for _ in sets)
         asks = sets if dimensions["attention"] else []
         self.ask_layers = nn.ModuleList(nn.Linear(hidden, slot, bias=False) for _ in asks)
+        near = [group for group in asks if group["nearness"] is not None]
+        self.near = nn.ParameterList(nn.Parameter(torch.zeros(())) for _ in near)
         self.plane_layers = nn.ModuleList(nn.Linear(stop - start, plane) for start, stop in planes)
         self.shared_layer = nn.Linear(plan["shared"][1], plane)
         self.trunk_layer = nn.Linear(hidden + 2 * slot * len(sets) + plane * (len(planes) + 1), hidden)
@@ -390,6 +392,8 @@ class ModernLayers(nn.Module):
         if self.dimensions["attention"]:
             asked = (embedded * self.ask_layers[i](me)[..., None, :]).sum(-1)
             asked = asked * (1.0 / math.sqrt(self.dimensions["slot_width"]))
+            if group["nearness"] is not None:
+                asked = asked + self.near[i] * rows[..., group["nearness"]]
             weight = torch.softmax(_masked(asked, used), -1)
             pooled = (embedded * weight[..., None]).sum(-2)
         else:

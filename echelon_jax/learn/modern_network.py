@@ -3,7 +3,7 @@
 Reading order is the order of a forward pass: `encode`, `cell`, `heads`. Only `cell` runs inside a scan over time.
 
 - Slots of one kind share their weights. A slot's embedding also sees the mech itself; the slots are then pooled by attention
-  (the mech asks) and by maximum, empty ones left out.
+  (the mech asks, and at first the nearest answers) and by maximum, empty ones left out.
 - Map planes go through one layer each; those that an arena's mechs share are embedded once per arena.
 - A target's logit is the product of a query with the embedding of its slot, so permuting the slots permutes the choice.
 - The critic sees the team: each mech's memory, the mean of its living team mates' memories, and whether it lives. So it has a
@@ -35,6 +35,7 @@ SETS = (
     "hostile",
     "contact",
 )  # groups of slots that are read as sets; other groups are few and sorted, so as numbers
+NEAR_GAIN = 2.0  # of a slot's normalised nearness in the attention, at initialisation
 MESSAGE_ENTROPY = 0.1
 POLICY_GAIN, VALUE_GAIN = 0.01, 1.0  # orthogonal initialisation of the last layers
 
@@ -62,6 +63,10 @@ class ModernModule(nn.Module):
         groups = self._sets()
         self.slot_layers = [dense(self.slot_width) for _ in groups]
         self.viewer_layers = [dense(self.slot_width, 1.0, bias=False) for _ in groups]
+        # Attention that starts even shows the mean of all hostiles, at whom nobody can aim; so it starts at the nearest.
+        gain = nn.initializers.constant(NEAR_GAIN)
+        tells = [self.attention and group.nearness is not None for group in groups]
+        self.near = [self.param(f"near_{i}", gain, ()) if told else None for i, told in enumerate(tells)]
         self.ask_layers = [dense(self.slot_width, 1.0, bias=False) for _ in groups]
         self.plane_layers = [dense(self.plane_width) for _ in self.structure.planes]
         self.shared_layer = dense(self.plane_width)
@@ -122,6 +127,9 @@ class ModernModule(nn.Module):
         if self.attention:
             # Written as products and sums: a batch of tiny matrix products is slow on a CPU.
             asked = (embedded * self.ask_layers[i](me)[..., None, :]).sum(-1) * (1.0 / math.sqrt(self.slot_width))
+            near = self.near[i]
+            if near is not None:
+                asked = asked + near * rows[..., group.nearness]
             weight = jax.nn.softmax(jnp.where(used, asked, ILLEGAL), axis=-1)
             pooled = (embedded * weight[..., None]).sum(-2)
         else:

@@ -17,13 +17,17 @@ from echelon_jax.env.layout import observation_layout
 
 
 class Slots(NamedTuple):
-    """A run of `number` slots of `width` entries each, from `start`; `flag` is the entry of a slot that says it is used."""
+    """A run of `number` slots of `width` entries each, from `start`.
+
+    `flag` is the entry of a slot that says it is used; `nearness` the one that says how near it is, if there is one.
+    """
 
     name: str
     start: int
     number: int
     width: int
     flag: int
+    nearness: int | None = None
 
     @property
     def stop(self) -> int:
@@ -82,6 +86,7 @@ def structure_of(config: EnvConfig) -> Structure:
                 number=count,
                 width=first.stop - first.start,
                 flag=layout[f"{kind}_0/{flag}"].offset - first.start,
+                nearness=layout[f"{kind}_0/nearness"].offset - first.start if modern else None,
             )
         )
     plane_blocks = [layout.block(name) for name in (("local", "map") if modern else ("local_map",))]
