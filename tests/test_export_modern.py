@@ -11,7 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from export_policies import ENV, MODERN, modern_sequence, random_modern, real_sequence, wide
-from hypothesis import given, settings
+from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 
 torch = pytest.importorskip("torch", reason="needs PyTorch: pip install 'echelon-jax[torch]'")
@@ -35,12 +35,12 @@ MODERN_HEADS = {"throttle", "trigger", "target", "ewar", "message"}
 
 def worst_by_head(policy, module, seen, done, alive, seed=0):
     """Largest difference per head, log-probabilities of a legal sample among them."""
-    dtype = seen.dtype
-    expected = jax_steps(policy, seen, done)
-    sample = np.asarray(factored_of(policy.network, expected).sample(jax.random.key(seed)), dtype)
-    expected = by_head(policy, jax_steps(policy, seen, done, sample))
+    made = torch_steps(module, seen, done)
+    heads = [torch.from_numpy(made[name]) for name in module.head_outputs]
+    heads[2] = heads[2] > 0.5
+    sample = module.choose(heads, False, torch.Generator().manual_seed(seed)).numpy()
     got = by_head(policy, torch_steps(module, seen, done, sample))
-    return differences(expected, got, alive)
+    return differences(by_head(policy, jax_steps(policy, seen, done, sample)), got, alive)
 
 
 # -- Parity -----------------------------------------------------------------------------------------------------------------
@@ -80,11 +80,12 @@ def test_observations_and_actions_of_the_original_agree():
     assert {"sort", "sort log_prob"} <= set(worst) and max(worst.values()) <= 1e-5, worst
 
 
-@settings(max_examples=5, deadline=None, derandomize=True)
+# Every example compiles, so a failing one is shown as it is. A LayerNorm of two or three numbers would magnify roundings.
+@settings(max_examples=4, deadline=None, derandomize=True, phases=(Phase.generate,))
 @given(
     seed=st.integers(0, 2**20),
-    hidden=st.integers(2, 9),
-    lstm=st.integers(2, 9),
+    hidden=st.integers(8, 20),
+    lstm=st.integers(8, 20),
     clip=st.sampled_from([0.0, 0.7]),
     switches=st.fixed_dictionaries(dict.fromkeys(("layer_norm", "team_critic", "attention"), st.booleans())),
     start=st.floats(-3.0, 0.5),

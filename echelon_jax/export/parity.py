@@ -106,8 +106,13 @@ def factored_of(network: ModernNetwork, heads: Heads) -> Factored:
 
 def _log_prob(network: Any, heads: Heads, sample: Any) -> Any:
     if isinstance(network, ModernNetwork):
-        return factored_of(network, heads).head_log_prob(sample)
+        return _factored_log_prob(factored_of(network, heads), sample)
     return SquashedGaussian(jnp.asarray(heads["mean"]), jnp.asarray(heads["log_std"])).log_prob(sample)
+
+
+@jax.jit
+def _factored_log_prob(distribution: Factored, sample: Any) -> Any:
+    return distribution.head_log_prob(sample)
 
 
 def _numbers(heads: Heads) -> Heads:

@@ -56,7 +56,7 @@ def torch_module(policy: Policy) -> torch_policy.Policy:
         ExportError: a network without a torch module.
     """
     tensors = _tensors(policy)
-    card = card_of(policy, safetensors.numpy.save(tensors))
+    card = card_of(policy, safetensors.numpy.save(tensors), probe=False)
     module = torch_policy.made(card, "a policy in memory")
     module.load_state_dict({name: torch.from_numpy(value) for name, value in tensors.items()}, strict=True)
     module.card = card
@@ -90,8 +90,8 @@ def write_whole(path: Path, data: bytes) -> None:
     os.replace(partial, path)
 
 
-def card_of(policy: Policy, weights: bytes) -> dict[str, Any]:
-    """Return the card of a policy whose weights are these bytes."""
+def card_of(policy: Policy, weights: bytes, probe: bool = True) -> dict[str, Any]:
+    """Return the card of a policy whose weights are these bytes; `probe` for a file, that can then check itself."""
     config, env_config, network = policy.config, policy.env_config, policy.network
     sizes: dict[str, Any]
     if isinstance(network, ModernNetwork):
@@ -114,9 +114,10 @@ def card_of(policy: Policy, weights: bytes) -> dict[str, Any]:
             "mech_steps": policy.update * config.decisions_per_update * env_config.team_size,
         },
         "provenance": {"echelon_jax": __version__, "jax": jax.__version__, "extra": policy.extra},
-        "probe": _probe(policy),
         "weights": hashlib.sha256(weights).hexdigest(),
     }
+    if probe:
+        card["probe"] = _probe(policy)
     card = json.loads(json.dumps(card))  # tuples as lists, as the reader will see them
     return {**card, "hash": torch_policy.card_hash(card)}
 
