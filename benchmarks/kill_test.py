@@ -42,7 +42,7 @@ class Tally:
 
     kills: int = 0
     inside_a_save: int = 0
-    early: int = 0  # before the first update of that life
+    early: int = 0  # before that life had done anything that the lives before it had not
     repeated: int = 0  # most updates that one kill cost
     faults: list[str] = dataclasses.field(default_factory=list)
 
@@ -74,6 +74,7 @@ def live_and_die(start: Callable[[], int], run_dir: Path, rng: random.Random, ta
     folder = run_dir / "checkpoints"
     before = whole_checkpoints(run_dir)
     last = max(before, default=0)
+    reported = max(last, updates_reported(run_dir))
     pid = start()
     inside = rng.random() < 0.6
     # Either so many writes from now and some milliseconds into it, or some time after so many checkpoints.
@@ -94,7 +95,7 @@ def live_and_die(start: Callable[[], int], run_dir: Path, rng: random.Random, ta
     after = whole_checkpoints(run_dir)
     tally.kills += 1
     tally.inside_a_save += any(folder.glob(".partial-*")) or any(folder.glob(".replaced-*"))
-    tally.early += updates_reported(run_dir) <= last
+    tally.early += updates_reported(run_dir) <= reported
     tally.repeated = max(tally.repeated, updates_reported(run_dir) - max(after, default=0))
     tally.faults += [problem for problem in after.values() if problem]
     if max(after, default=0) < last:
@@ -245,8 +246,8 @@ def part(
     if tally.repeated > allowed:
         tally.faults.append(f"{tally.repeated} updates repeated, {allowed} allowed")
     print(
-        f"{name}: {tally.kills} kills over {updates} updates ({tally.inside_a_save} inside a save, {tally.early} before the "
-        f"first update of a life), at most {tally.repeated} updates repeated after one kill ({allowed} allowed: a save "
+        f"{name}: {tally.kills} kills over {updates} updates ({tally.inside_a_save} inside a save, {tally.early} before "
+        f"anything new), at most {tally.repeated} updates repeated after one kill ({allowed} allowed: a save "
         f"interval of {interval} and a launch), {len(tally.faults)} lost or unreadable checkpoints, final state, best and "
         f"metrics {'equal bit for bit' if not differs else f'DIFFER in {differs[:5]}'}; {time.perf_counter() - began:.0f} s"
     )
@@ -260,7 +261,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--train-kills", type=int, default=30)
     parser.add_argument("--save-kills", type=int, default=70)
-    parser.add_argument("--train-updates", type=int, default=0, help="0: three for each kill")
+    parser.add_argument("--train-updates", type=int, default=0, help="0: four for each kill")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--dir", type=Path, default=None, help="where the runs go; a temporary directory by default")
     given = parser.parse_args()
@@ -275,7 +276,7 @@ def main() -> int:
     if given.save_kills:
         good &= part("save", save_life, given.save_kills, 4 * given.save_kills, 1, 2, place, given.seed)
     if given.train_kills:
-        updates = given.train_updates or 3 * given.train_kills
+        updates = given.train_updates or 4 * given.train_kills
         updates -= updates % SAVE_EVERY
         good &= part("train", train_life, given.train_kills, updates, SAVE_EVERY, SAVE_EVERY + 1, place, given.seed)
     if given.dir is None and good:

@@ -116,7 +116,7 @@ def test_a_checkpoint_of_another_run_is_refused_by_name(run: Path) -> None:
 def test_other_worlds_are_refused(run: Path) -> None:
     manifest = checkpoint.read_manifest(run)
     checkpoint.require_same(manifest, TRAIN, ENV, bank=Bank(0, 0, "w"))
-    with pytest.raises(CheckpointError, match="trained on bank = .*worlds='w'.*this version makes .*worlds='x'"):
+    with pytest.raises(CheckpointError, match=r"trained on bank = .*worlds='w'.*this version makes .*worlds='x'"):
         checkpoint.require_same(manifest, TRAIN, ENV, bank=Bank(0, 0, "x"))
 
 
@@ -164,7 +164,7 @@ def small_disk(tmp_path: Path) -> Iterator[Path]:
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
 def test_a_disk_that_fills_up_is_one_sentence_and_older_checkpoints_stay(small_disk: Path) -> None:
     saved = 0
-    with pytest.raises(CheckpointError, match="cannot write a checkpoint to .*: No space left on device") as failed:
+    with pytest.raises(CheckpointError, match=r"cannot write a checkpoint to .*: No space left on device") as failed:
         for saved in range(100):
             save(small_disk, state_at(saved), TRAIN, ENV, keep=1000)
     assert "\n" not in str(failed.value) and saved > 0
@@ -177,7 +177,7 @@ def test_a_read_only_disk_is_one_sentence_and_can_be_read(small_disk: Path) -> N
     subprocess.run(["mount", "-o", "remount,ro", str(small_disk)], check=True)
     with pytest.raises(CheckpointError, match="Read-only file system"):
         save(small_disk, state_at(2), TRAIN, ENV)
-    with pytest.raises(CheckpointError, match="cannot write to .*Read-only file system"):
+    with pytest.raises(CheckpointError, match=r"cannot write to .*Read-only file system"):
         RunLock(small_disk).__enter__()
     assert whole(small_disk, 1)
 

@@ -15,6 +15,7 @@ import dataclasses
 import hashlib
 import json
 import os
+import re
 import shutil
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -393,4 +394,5 @@ def _reason(error: BaseException) -> str:
     for cause in (error, error.__cause__, error.__context__):
         if isinstance(cause, OSError) and cause.strerror:
             return cause.strerror
-    return first_line(error)
+    told = re.search(r"os_error_code='(\d+)'", str(error))  # how tensorstore says it, at the end of a long line
+    return os.strerror(int(told[1])) if told else first_line(error)
