@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 TRAIN ?=
 
-.PHONY: setup train train-gpu test test-all lint bench soak fuzz pages clean
+.PHONY: setup train train-gpu test test-all lint bench soak fuzz kill-test pages clean
 
 setup: $(VENV)/.run
 
@@ -56,6 +56,10 @@ fuzz: $(VENV)/.run
 # 10,000 random games under the mended rules that must leave nothing wrong behind.
 soak: $(VENV)/.run
 	$(BIN)/python benchmarks/soak.py
+
+# SIGKILL at 100 random moments, many inside a save, and resume each time (docs/reliability.md). Some 20 minutes on a free core.
+kill-test: $(VENV)/.run
+	$(BIN)/python benchmarks/kill_test.py
 
 # Pages that are made from the code.
 pages: $(VENV)/.run

@@ -40,6 +40,10 @@ class TrainCommand:
     """Learners trained side by side in one program, with the seeds --seed, --seed + 1 and so on, into RUN/seed0, RUN/seed1, ..."""
     save_every: int = 10
     """Launches between checkpoints; the last state is always saved."""
+    keep: int = 3
+    """Checkpoints that stay: so many of the last ..."""
+    keep_best: bool = True
+    """... and the one whose recent games went best, in RUN/checkpoints/best."""
     eval_games: int = 100
     """Evaluation games against each opponent at the end; 0 for none."""
     dry_run: bool = False
@@ -60,6 +64,8 @@ class TrainCommand:
         config, env_config = self.configurations()
         if self.save_every < 1:
             raise UsageError(f"save-every must be a whole number from 1, got {self.save_every}")
+        if self.keep < 1:
+            raise UsageError(f"keep must be a whole number from 1, got {self.keep}")
         if self.eval_games < 0 or self.eval_games % 2:
             raise UsageError(f"eval-games must be an even number from 0, got {self.eval_games}")
         if self.seeds < 1:
@@ -101,6 +107,8 @@ class TrainCommand:
                     lambda place, own: self._sinks(place, own, env_config),
                     resume=self.resume,
                     save_every=self.save_every,
+                    keep=self.keep,
+                    keep_best=self.keep_best,
                 )
             else:
                 runner = Runner(
@@ -110,6 +118,8 @@ class TrainCommand:
                     resume=self.resume,
                     start_from=self.start_from,
                     save_every=self.save_every,
+                    keep=self.keep,
+                    keep_best=self.keep_best,
                     time_parts=self.time_parts,
                 )
                 runner.sinks = self._sinks(run_dir, config, env_config)
