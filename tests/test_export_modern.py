@@ -170,7 +170,7 @@ def test_a_sample_makes_the_action_of_jax(decided):
     policy, module, _, heads = decided
     theirs = factored_of(policy.network, dict(zip(module.head_outputs, (h.numpy() for h in heads), strict=True)))
     for seed in range(3):
-        sample = np.asarray(theirs.sample(jax.random.key(seed)))
+        sample = np.array(theirs.sample(jax.random.key(seed)))
         action = module.action_of(torch.from_numpy(sample)).numpy()
         expected = np.asarray(theirs.action(sample))
         assert action.shape[-1] == policy.env_config.action_size

@@ -856,7 +856,8 @@ def probe(policy: Policy) -> dict[str, Any]:
         for t in range(PROBE_STEPS):
             done = torch.tensor([False, t == PROBE_STEPS - 1], device=like.device)
             *heads, value, h, c = policy(observation[t], h, c, done)
-    return {name: head.tolist() for name, head in (*zip(policy.head_outputs, heads), ("value", value))}
+    found = (*zip(policy.head_outputs, heads), ("value", value))
+    return {name: head.to(like.dtype).tolist() for name, head in found}  # what is legal as 0 and 1
 
 
 def main(arguments: list[str]) -> int:
@@ -878,7 +879,7 @@ def main(arguments: list[str]) -> int:
     got = probe(policy)
     # As the maker compares: absolute for numbers up to 1, relative above.
     worst = max(
-        float(((torch.tensor(got[key]) - right).abs() / right.abs().clamp(min=1.0)).max())
+        float(((torch.tensor(got[key], dtype=torch.float64) - right).abs() / right.abs().clamp(min=1.0)).max())
         for key, right in ((key, torch.tensor(numbers, dtype=torch.float64)) for key, numbers in expected.items())
     )
     print(f"largest difference from the maker's numbers: {worst:.1e} (allowed {PROBE_TOLERANCE:.0e})")
