@@ -62,6 +62,12 @@ def whole_checkpoints(run_dir: Path) -> dict[int, str | None]:
     return found
 
 
+def half_done(folder: Path) -> set[tuple[str, int, int]]:
+    """Return what an interrupted save has left, told apart from what an earlier one left."""
+    left = [*folder.glob(".partial-*"), *folder.glob(".replaced-*")]
+    return {(p.name, p.stat().st_ino, p.stat().st_ctime_ns) for p in left}
+
+
 def updates_reported(run_dir: Path) -> int:
     """Return the last update in the metrics, 0 if there is none."""
     from echelon_jax.learn.runs import read_lines
@@ -75,6 +81,7 @@ def live_and_die(start: Callable[[], int], run_dir: Path, rng: random.Random, ta
     before = whole_checkpoints(run_dir)
     last = max(before, default=0)
     reported = max(last, updates_reported(run_dir))
+    unfinished = half_done(folder)
     pid = start()
     inside = rng.random() < 0.6
     # Either so many writes from now and some milliseconds into it, or some time after so many checkpoints.
@@ -94,7 +101,7 @@ def live_and_die(start: Callable[[], int], run_dir: Path, rng: random.Random, ta
     os.waitpid(pid, 0)
     after = whole_checkpoints(run_dir)
     tally.kills += 1
-    tally.inside_a_save += any(folder.glob(".partial-*")) or any(folder.glob(".replaced-*"))
+    tally.inside_a_save += bool(half_done(folder) - unfinished)  # and not what an earlier kill left
     tally.early += updates_reported(run_dir) <= reported
     tally.repeated = max(tally.repeated, updates_reported(run_dir) - max(after, default=0))
     tally.faults += [problem for problem in after.values() if problem]
