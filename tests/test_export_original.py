@@ -205,11 +205,11 @@ def test_the_one_file_module_reads_it_too(written, policy):
     assert max(worst.values()) <= 1e-5, worst
 
 
-def test_the_optimizer_state_lets_training_go_on(written):
+def test_the_optimizer_state_lets_training_go_on(written, policy):
     network = OriginalNetworkInTorch()
     optimizer = torch.optim.Adam(network.parameters(), lr=1.0)
     optimizer.load_state_dict(load(written)["optimizer_state"])
-    assert optimizer.param_groups[0]["lr"] == 3e-4 and optimizer.param_groups[0]["eps"] == 1e-5
+    assert optimizer.param_groups[0]["lr"] == policy.config.learning_rate and optimizer.param_groups[0]["eps"] == 1e-5
     network.critic(torch.ones(1, 128)).sum().backward()
     before = network.critic.weight.detach().clone()
     optimizer.step()

@@ -139,6 +139,39 @@ def tensorboard_scalars(run_dir: Path) -> list[tuple[int, str, float]]:
     return found
 
 
+class FullDisk:
+    """A sink whose disk is full when it is closed."""
+
+    def write(self, line):
+        raise CheckpointError("cannot write the line")
+
+    def close(self):
+        raise CheckpointError("cannot close the file")
+
+
+def test_a_failure_to_close_does_not_hide_the_failure_that_ended_the_run(tmp_path: Path) -> None:
+    after = FullDisk(), JsonLines(tmp_path)
+    with pytest.raises(CheckpointError, match="cannot write the line") as raised, Sinks(after) as sinks:
+        sinks.write({"update": 1})
+    assert raised.value.__notes__ == ["cannot close the file"]
+    with pytest.raises(CheckpointError, match="cannot close the file"), Sinks(after):
+        pass
+
+
+def test_a_full_disk_is_one_sentence_of_tensorboard_too_and_never_a_wait(tmp_path: Path) -> None:
+    board = TensorBoard(tmp_path)
+
+    def full(*args: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    board.writer.flush = full
+    for _ in range(30):  # more than any queue holds
+        with pytest.raises(CheckpointError, match=r"cannot write to .*tensorboard: No space left on device"):
+            board.write({"update": 1, "win_rate": 0.5})
+    with pytest.raises(CheckpointError, match="No space left on device"):
+        board.close()
+
+
 def test_the_file_and_tensorboard_get_every_line(tmp_path: Path) -> None:
     with Sinks([JsonLines(tmp_path), TensorBoard(tmp_path)]) as sinks:
         for update in (1, 2):

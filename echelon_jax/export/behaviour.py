@@ -80,7 +80,7 @@ def follow(policy: Policy, module: torch_policy.Policy, seeds: Iterable[int]) ->
                 theirs = module(torch.from_numpy(observation), h, c, torch.zeros(sides, dtype=torch.bool))
             *_, h, c = theirs
             ours = {name: np.asarray(head, np.float32) for name, head in zip(names, heads, strict=True)}
-            got = {name: head.numpy().astype(np.float32) for name, head in zip(names, theirs, strict=True)}
+            got = {name: head.detach().numpy().astype(np.float32) for name, head in zip(names, theirs, strict=True)}
             found = differences(ours, got, step.info["alive"].reshape(sides))
             worst = {name: max(worst[name], found[name]) for name in names}
             step = env.step(np.asarray(actions).reshape(config.num_mechs, -1))

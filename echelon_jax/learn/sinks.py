@@ -7,8 +7,10 @@ from __future__ import annotations
 
 import json
 import os
+import time
 import uuid
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -85,23 +87,52 @@ class JsonLines:
 
 
 class TensorBoard:
-    """RUN/tensorboard: one scalar per name, on the axis of updates; `after` is the update that a resumed run goes on from."""
+    """RUN/tensorboard: one scalar per name, on the axis of updates; `after` is the update that a resumed run goes on from.
+
+    Written in the foreground: the thread of `SummaryWriter` dies when the disk is full, and the run would wait for it for ever.
+
+    Raises:
+        CheckpointError: the disk is full or the file cannot be written; from `write` and `close` too.
+    """
 
     def __init__(self, run_dir: Path, after: int = 0) -> None:
-        from tensorboardX import SummaryWriter
+        from tensorboardX.event_file_writer import EventsWriter
+        from tensorboardX.proto.event_pb2 import Event, SessionLog
 
-        again = {"purge_step": after + 1} if after else {}  # hides what a crashed run wrote beyond its checkpoint
-        self.writer = SummaryWriter(str(run_dir / "tensorboard"), flush_secs=30, **again)
+        self.folder = run_dir / "tensorboard"
+        with self._failures():
+            self.folder.mkdir(parents=True, exist_ok=True)
+            self.writer = EventsWriter(str(self.folder / "events"), f".{uuid.uuid4().hex[:8]}")
+            if after:  # hides what a crashed run wrote beyond its checkpoint
+                self._add(Event(step=after + 1, session_log=SessionLog(status=SessionLog.START)))
+            self.writer.flush()
+
+    @contextmanager
+    def _failures(self) -> Iterator[None]:
+        try:
+            yield
+        except OSError as error:
+            raise CheckpointError(f"cannot write to {self.folder}: {error.strerror or error}") from error
+
+    def _add(self, event: Any) -> None:
+        event.wall_time = time.time()
+        self.writer.write_event(event)
 
     def write(self, line: Line) -> None:
-        """Hand the line to the writer's thread."""
-        for name, value in line.items():
-            if value is not None and name != "update":
-                self.writer.add_scalar(name, value, line["update"])
+        """Write the line's numbers; they are on the disk when it returns."""
+        from tensorboardX.proto.event_pb2 import Event
+        from tensorboardX.summary import scalar
+
+        with self._failures():
+            for name, value in line.items():
+                if value is not None and name != "update":
+                    self._add(Event(step=line["update"], summary=scalar(name, value)))
+            self.writer.flush()
 
     def close(self) -> None:
-        """Flush and close the file."""
-        self.writer.close()
+        """Close the file."""
+        with self._failures():
+            self.writer.close()
 
 
 class WeightsAndBiases:
@@ -146,6 +177,16 @@ class Sinks:
         for sink in self.sinks:
             sink.write(line)
 
-    def __exit__(self, *exc: object) -> None:
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
+        """Close every sink. What fails in it is raised, unless something else is on its way: then it is a note on that."""
+        failures: list[CheckpointError] = []
         for sink in self.sinks:
-            sink.close()
+            try:
+                sink.close()
+            except CheckpointError as closing:
+                failures.append(closing)
+        if error is not None:
+            for failure in failures:
+                error.add_note(str(failure))
+        elif failures:
+            raise failures[0]
