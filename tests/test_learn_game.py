@@ -9,30 +9,37 @@ from echelon_jax.learn.metrics import summarize
 from echelon_jax.learn.rewards import reward_weights
 from echelon_jax.learn.trainer import make_train
 
+UPDATES = 40  # of a schedule of 60
+
 
 def test_a_policy_learns_to_hold_the_zone_on_a_tiny_map():
-    """41,000 environment steps against mechs that act at random; two minutes of one core, most of it compiling."""
+    """82,000 environment steps against mechs that act at random; two minutes of one core, most of it compiling.
+
+    With the original's network, which gets there with every seed that was tried: seeds 0, 1 and 2 reached in_zone 0.27, 0.26 and
+    0.24 and won every game. The modern network did with seed 0 alone (docs/results/learning.md).
+    """
     env_config = EnvConfig(size_x=28, size_y=28)
     config = TrainConfig.smoke(
+        network="original",
         arenas=32,
         rollout_steps=64,
-        updates=20,
+        updates=60,
         epochs=4,
         minibatches=4,
-        learning_rate=1.5e-3,
+        learning_rate=1e-3,
         entropy_coefficient=0.001,
+        target_kl=0.0,
         opponent="random",
-        after_death=0.0,
     )
     env = Echelon(env_config)
     worlds = env.make_bank(generate_worlds(env_config, range(4)))
     params = env.params(worlds, rewards=reward_weights(config, env_config))
     train = make_train(AutoReset(env), config)
     state, metrics = train.init(jax.random.key(0), params), []
-    for _ in range(config.updates):
+    for _ in range(UPDATES):
         state, m = train.launch(state, params)
         metrics.append(jax.tree.map(np.asarray, m))
     before, after = summarize(metrics[:3], 5), summarize(metrics[-5:], 5)
-    assert before["in_zone"] < 0.1 and after["in_zone"] > 0.15  # 0.07 and 0.21 were measured
-    assert after["win_rate"] > 0.85 and after["zone_share"] > 0.8  # 0.96 and 0.92
+    assert before["in_zone"] < 0.1 and after["in_zone"] > 0.15
+    assert after["win_rate"] > 0.85 and after["zone_share"] > 0.8
     assert train.launch._cache_size() == 1  # nothing compiled after the first update
