@@ -19,7 +19,7 @@ from echelon_jax.config import EnvConfig
 from echelon_jax.env.layout import Layout, action_layout, observation_layout
 from echelon_jax.export.weights import Arrays, ExportError
 from echelon_jax.learn.distributions import LOG_STD_RANGE
-from echelon_jax.learn.heads import _COOLDOWNS, EWAR_LEVELS, WEAPON_TRIGGERS, Heads
+from echelon_jax.learn.heads import COOLDOWNS, EWAR_LEVELS, WEAPON_TRIGGERS, Heads
 from echelon_jax.learn.modern_network import SETS, ModernNetwork
 from echelon_jax.learn.networks import Params
 from echelon_jax.rules.mechs import CLASS_NAMES, LIGHT, PACK_CLASSES, PACK_SIZE, SCOUT
@@ -141,7 +141,7 @@ def _ready(config: EnvConfig, layout: Layout, weapon: int) -> Iterator[Condition
     if weapon in (MISSILE, SMOKE):  # one tube
         cooling = [("missile_cooldown", MISSILE), ("smoke_cooldown", SMOKE)]
     else:
-        cooling = [_COOLDOWNS[weapon]]
+        cooling = [COOLDOWNS[weapon]]
     for name, timed in cooling:
         limit = np.float32(config.decision_seconds / WEAPONS[timed].cooldown + 1e-3)
         yield ["at_most", layout[f"self/{name}"].offset, float(limit)]

@@ -41,7 +41,7 @@ WEAPON_TRIGGERS = {"primary": PRIMARY, "secondary": SECONDARY, "tertiary": TERTI
 # A scout's secondary component is its EWAR switch in the original's actions: off, ECM, ECCM.
 EWAR_LEVELS = (-1.0, 0.25, 1.0)
 # Cooldown entries of the modern observation that must have run out before a weapon fires.
-_COOLDOWNS = {
+COOLDOWNS = {
     LASER: ("laser_cooldown", LASER),
     FLAMER: ("kinetic_cooldown", FLAMER),
     GAUSS: ("kinetic_cooldown", GAUSS),
@@ -162,7 +162,7 @@ class Heads:
                     ("self/smoke_cooldown", SMOKE),
                 )
             else:
-                cooling = ((f"self/{_COOLDOWNS[weapon][0]}", _COOLDOWNS[weapon][1]),)
+                cooling = ((f"self/{COOLDOWNS[weapon][0]}", COOLDOWNS[weapon][1]),)
             able = running
             for name, timed in cooling:
                 soon = np.float32(config.decision_seconds / WEAPONS[timed].cooldown + 1e-3)

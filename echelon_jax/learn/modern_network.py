@@ -26,7 +26,7 @@ from echelon_jax.learn.distributions import LOG_STD_RANGE
 from echelon_jax.learn.factored import ILLEGAL, Factored
 from echelon_jax.learn.features import Features, Observation
 from echelon_jax.learn.heads import CATEGORICAL, GAUSSIAN, Heads
-from echelon_jax.learn.networks import Carry, Params
+from echelon_jax.learn.networks import Carry, Params, lstm_step
 from echelon_jax.learn.structure import Slots, Structure
 from echelon_jax.rules.mechs import CLASS_NAMES, PACK_CLASSES
 
@@ -163,12 +163,7 @@ class ModernModule(nn.Module):
 
     def cell(self, carry: Carry, x: Float32[Array, "arenas mechs hidden"], reset: Bool[Array, "arenas mechs"]) -> Carry:
         """Return the memory after reading x; where `reset` it starts from zeros."""
-        c = jnp.where(reset[..., None], 0.0, carry.c)
-        h = jnp.where(reset[..., None], 0.0, carry.h)
-        gates = jnp.concatenate([x, h], -1) @ self.kernel_lstm + self.bias_lstm
-        i, f, g, o = jnp.split(gates, 4, -1)
-        c = nn.sigmoid(f) * c + nn.sigmoid(i) * jnp.tanh(g)
-        return Carry(c, nn.sigmoid(o) * jnp.tanh(c))
+        return lstm_step(self.kernel_lstm, self.bias_lstm, carry, x, reset)
 
     # -- After it ----------------------------------------------------------------------------------------------------------
 

@@ -62,6 +62,24 @@ class Carry(NamedTuple):
     h: Float32[Array, "arenas mechs lstm"]
 
 
+def lstm_step(
+    kernel: Float32[Array, "inputs gates"],
+    bias: Float32[Array, " gates"],
+    carry: Carry,
+    x: Float32[Array, "arenas mechs hidden"],
+    reset: Bool[Array, "arenas mechs"],
+) -> Carry:
+    """Return the memory after reading x; where `reset` it starts from zeros (spec 2.3).
+
+    `kernel` is [hidden + lstm, 4 lstm]: rows of the input, then of the hidden state; columns in torch's gate order i, f, g, o.
+    """
+    c = jnp.where(reset[..., None], 0.0, carry.c)
+    h = jnp.where(reset[..., None], 0.0, carry.h)
+    i, f, g, o = jnp.split(jnp.concatenate([x, h], -1) @ kernel + bias, 4, -1)
+    c = nn.sigmoid(f) * c + nn.sigmoid(i) * jnp.tanh(g)
+    return Carry(c, nn.sigmoid(o) * jnp.tanh(c))
+
+
 def _uniform(bound: float) -> nn.initializers.Initializer:
     def init(key: Any, shape: Any, dtype: Any = jnp.float32) -> Array:
         return jax.random.uniform(key, shape, dtype, -bound, bound)
@@ -113,12 +131,7 @@ class ActorCriticLSTM(nn.Module):
 
     def cell(self, carry: Carry, x: Float32[Array, "arenas mechs hidden"], reset: Bool[Array, "arenas mechs"]) -> Carry:
         """Return the memory after reading x; where `reset` it starts from zeros (spec 2.3)."""
-        c = jnp.where(reset[..., None], 0.0, carry.c)
-        h = jnp.where(reset[..., None], 0.0, carry.h)
-        gates = jnp.concatenate([x, h], -1) @ self.kernel_lstm + self.bias_lstm
-        i, f, g, o = jnp.split(gates, 4, -1)
-        c = nn.sigmoid(f) * c + nn.sigmoid(i) * jnp.tanh(g)
-        return Carry(c, nn.sigmoid(o) * jnp.tanh(c))
+        return lstm_step(self.kernel_lstm, self.bias_lstm, carry, x, reset)
 
     def heads(self, y: Float32[Array, "*batch lstm"]) -> tuple[SquashedGaussian, Float32[Array, "*batch"]]:
         """Return the distribution of actions and the value (in units of the return statistics)."""
