@@ -148,8 +148,8 @@ class TrainConfig:
 
     @classmethod
     def cpu(cls, **overrides: Any) -> TrainConfig:
-        """A run of about five minutes on two cores, on 40 x 40 maps with five mechs a side."""
-        # At these widths about 650 us of one core per decision of an arena: 5 s per update, 5 minutes in all.
+        """A run of six to eight minutes on two cores, on 40 x 40 maps with five mechs a side."""
+        # At these widths about 650 us of one core per decision of an arena: 5 to 7 s per update.
         cheap: dict[str, Any] = {"arenas": 64, "rollout_steps": 128, "updates": 60, "bank_size": 32}
         small: dict[str, Any] = {"hidden": 64, "lstm": 64, "learning_rate_end": 0.2}
         return cls(**{**cheap, **small, **overrides})
