@@ -1,6 +1,7 @@
-"""Shared test set-up: one XLA thread per process, a persistent compilation cache, where golden data lives."""
+"""Shared test set-up: one XLA thread per process, a persistent compilation cache, runs in memory, where golden data lives."""
 
 import os
+import shutil
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -8,7 +9,11 @@ ROOT = Path(__file__).resolve().parents[1]
 os.environ.setdefault("JAX_PLATFORMS", "cpu")
 os.environ.setdefault("NPROC", "1")
 os.environ.setdefault("JAX_COMPILATION_CACHE_DIR", str(ROOT / ".cache" / "jax"))
-os.environ.setdefault("JAX_PERSISTENT_COMPILATION_CACHE_MIN_COMPILE_TIME_SECS", "0.5")
+os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0.5")
+# Runs are many small files, each flushed to the disk; a file system in memory, where there is room, does not wait for that.
+MEMORY = Path("/dev/shm")
+if MEMORY.is_dir() and os.access(MEMORY, os.W_OK) and shutil.disk_usage(MEMORY).free > 2**30:
+    os.environ.setdefault("PYTEST_DEBUG_TEMPROOT", str(MEMORY))
 os.environ.setdefault("ECHELON_GOLDEN", str(ROOT.parent / "shared" / "golden"))
 
 import pytest

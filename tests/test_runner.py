@@ -23,7 +23,7 @@ from echelon_jax.learn.config import TrainConfig
 from echelon_jax.learn.guard_log import RunStopped
 from echelon_jax.learn.metrics import Metrics, no_sums
 from echelon_jax.learn.ppo import UpdateMetrics
-from echelon_jax.learn.runner import Runner
+from echelon_jax.learn.runner import Runner, begins_save
 from echelon_jax.worldgen.bank import WorldBankFeeder
 
 ENV = EnvConfig.original(size_x=20, size_y=20, size_z=8)
@@ -112,8 +112,72 @@ def test_a_run_that_crashes_and_is_resumed_equals_one_that_was_left_alone(tmp_pa
     assert updates == list(range(1, 13))
 
 
+class SlowestSaver:
+    """Stands for the saver whose writes take as long as it may ever happen: done only when somebody waits for them."""
+
+    def __init__(self, run_dir: Path, *, keep: int, keep_best: bool) -> None:
+        self.whole = self.pending = 0
+        self.beside = 0  # launches that began while a write was under way
+
+    def save(self, snap: checkpoint.Snapshot) -> None:
+        self.wait()
+        self.pending = snap.update
+
+    def wait(self) -> Path:
+        self.whole = max(self.whole, self.pending)
+        return Path()
+
+    def __enter__(self) -> SlowestSaver:
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self.wait()
+
+
+@pytest.mark.parametrize("per_launch", [1, 3])
+@pytest.mark.parametrize("save_every", [1, 2, 3, 7])
+@pytest.mark.parametrize("reached", [0, 5])
+def test_a_crash_costs_at_most_one_save_interval(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, save_every: int, per_launch: int, reached: int
+) -> None:
+    """At no moment have more launches begun since the last whole checkpoint than `save_every`, however slow the disk is."""
+    options = {"bank_swap_every": 0, "updates": 16 * per_launch}
+    if reached:
+        run(tmp_path, stop_early(reached), **options)
+    savers: list[SlowestSaver] = []
+    monkeypatch.setattr(runner, "Saver", lambda *a, **o: savers.append(SlowestSaver(*a, **o)) or savers[0])
+    at_risk = []
+
+    def step(state: Any, env_params: Any) -> Any:
+        begun, first = int(state.update) + per_launch, not at_risk
+        if first:
+            savers[0].whole = savers[0].pending = int(state.update)
+        savers[0].beside += savers[0].pending > savers[0].whole
+        at_risk.append((begun - savers[0].whole) / per_launch)
+        state, _ = launch(state, env_params)
+        metrics = jax.tree.map(lambda x: jnp.repeat(x, per_launch, 0), metrics_of(begun - 1))
+        return state.replace(update=jnp.int32(begun)), metrics
+
+    run(tmp_path, step, resume=bool(reached), save_every=save_every, updates_per_launch=per_launch, **options)
+    assert max(at_risk) == save_every
+    assert (savers[0].beside > 0) == (save_every > 1)  # and training does not stand still for it
+
+
+def test_where_a_run_saves_does_not_depend_on_where_it_was_resumed() -> None:
+    """By updates alone, at least every `save_every - 1` launches, and never further apart after the launches change size."""
+    for save_every in (1, 2, 5, 10):
+        for per_launch in (1, 4):
+            interval = max(save_every - 1, 1)
+            for start in range(9):
+                ends = [start + per_launch * n for n in range(1, 60)]
+                saved = [n for n, end in enumerate(ends, 1) if begins_save(end, per_launch, save_every)]
+                assert saved[0] <= interval and set(np.diff(saved)) <= {interval}
+                if start % per_launch == 0:
+                    assert all(ends[n - 1] % (interval * per_launch) == 0 for n in saved)
+
+
 def test_the_last_are_kept_and_the_best_by_its_games(tmp_path: Path) -> None:
-    run(tmp_path, keep=2)
+    run(tmp_path, keep=2, save_every=3)
     assert sorted(p.name for p in (tmp_path / "checkpoints").iterdir()) == ["00000010", "00000012", "best"]
     best = json.loads((tmp_path / "checkpoints" / "best" / "manifest.json").read_text())
     assert best["score"] >= last(tmp_path)[1]["score"] and best["extra"]["games"]

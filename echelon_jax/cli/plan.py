@@ -142,7 +142,8 @@ def print_plan(
     needs.pop("parameters")
     steps = c.updates * c.decisions_per_update
     launches = c.updates // c.updates_per_launch
-    saves = math.ceil(launches / save_every)
+    between = max(save_every - 1, 1)  # as `runner.begins_save`
+    saves = math.ceil(launches / between)
     table = Table(title=f"Plan of {run_dir} (nothing was compiled or written)", show_header=False)
     table.add_row(
         "game", f"{e.team_size} against {e.team_size} on {e.size_x}x{e.size_y}x{e.size_z}, {e.max_steps} decisions"
@@ -160,7 +161,9 @@ def print_plan(
     table.add_section()
     table.add_row("updates", f"{c.updates:,} in {launches:,} launches of {c.updates_per_launch}")
     table.add_row("environment steps", f"{steps:,}")
-    table.add_row("checkpoints", f"{saves:,}, every {save_every} launches and at the end")
+    table.add_row(
+        "checkpoints", f"{saves:,}: every {between} launches and at the end; a crash repeats {save_every} at most"
+    )
     table.add_row(
         "worlds", f"{c.bank_size} at a time, {c.bank_size + c.bank_swaps(c.updates - 1) * c.bank_swap_size:,} in all"
     )

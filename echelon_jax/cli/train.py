@@ -39,7 +39,7 @@ class TrainCommand:
     seeds: int = 1
     """Learners trained side by side in one program, with the seeds --seed, --seed + 1 and so on, into RUN/seed0, RUN/seed1, ..."""
     save_every: int = 10
-    """Launches between checkpoints; the last state is always saved."""
+    """Launches that a crash repeats at most (docs/reliability.md); the last state is always saved."""
     keep: int = 3
     """Checkpoints that stay: so many of the last ..."""
     keep_best: bool = True

@@ -61,7 +61,7 @@ class Runner:
         config, env_config: validated configurations.
         resume: continue from the last checkpoint in `run_dir` instead of starting; bit for bit as if never interrupted.
         start_from: a run or checkpoint whose policy this run begins with instead of a fresh one.
-        save_every: launches between checkpoints.
+        save_every: launches that a crash repeats at most, the one in progress included (`begins_save`).
         keep, keep_best: how many of the last checkpoints stay, and whether the best does (docs/reliability.md).
         sinks: where metrics go besides metrics.jsonl and TensorBoard.
         time_parts: measure a rollout alone before training, which compiles a second program.
@@ -235,8 +235,8 @@ class Runner:
         launches = saved_at = 0
         waiting: tuple[int, Metrics] | None = None
         while update < config.updates and not self._stop and not self.guard_log.gave_up:
-            if launches > saved_at:
-                saver.wait()  # writing takes place beside one launch, so no more than that is lost above an interval
+            if launches > saved_at or self.save_every == 1:
+                saver.wait()  # a checkpoint is written beside one launch at most; see `begins_save`
             state, env_params = self._staged(update, state, env_params)
             state, metrics = launch(state, env_params)
             update += config.updates_per_launch
@@ -251,7 +251,7 @@ class Runner:
             if waiting is not None:
                 report(*waiting)
             waiting = update, metrics
-            if launches % self.save_every == 0 and update < config.updates:
+            if begins_save(update, config.updates_per_launch, self.save_every) and update < config.updates:
                 report(*waiting)  # saving waits for the state anyway, and no checkpoint is ahead of its metrics
                 waiting = None
                 save()
@@ -306,6 +306,17 @@ class Runner:
     def stop(self) -> None:
         """Finish the launch in progress, save, and return from `train`."""
         self._stop = True
+
+
+def begins_save(update: int, per_launch: int, save_every: int) -> bool:
+    """Return whether a checkpoint is begun after the launch that led to `update`.
+
+    It is written beside the next launch, so it is begun a launch before `save_every` of them are over. Hence at any moment no more
+    than `save_every` launches have begun since the last whole checkpoint. A function of the update alone: a run that was cut off
+    and resumed saves where it would have saved.
+    """
+    interval = max(save_every - 1, 1) * per_launch
+    return update // interval > (update - per_launch) // interval
 
 
 def compile_launch(trainer: Train, state: TrainState, env_params: EnvParams) -> Callable[..., Any]:
