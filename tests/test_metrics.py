@@ -11,7 +11,6 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from rich.console import Console
-from test_learn_trainer import KEY, PARAMS, TRAIN
 
 from echelon_jax.config import EnvConfig
 from echelon_jax.env.state import REWARD_COMPONENTS, STATISTICS, Info, Step
@@ -298,20 +297,3 @@ def test_a_run_leaves_a_summary(tmp_path: Path) -> None:
     write_summary(run, 12.34, stopped=True)
     summary = json.loads((run / "summary.json").read_text())
     assert (summary["updates"], summary["best_win_rate"], summary["stopped_early"]) == (2, 0.75, True)
-
-
-@pytest.mark.slow
-def test_memory_does_not_grow_over_two_thousand_updates(tmp_path: Path) -> None:
-    from learn_fake import CountingAgent, FakeEnv
-
-    from echelon_jax.learn.trainer import make_train
-
-    trainer = make_train(FakeEnv(), TRAIN, CountingAgent())
-    state, held = trainer.init(KEY, PARAMS), []
-    with Sinks([JsonLines(tmp_path), TensorBoard(tmp_path)]) as sinks:
-        for launch in range(2000 // TRAIN.updates_per_launch):
-            state, metrics = trainer.launch(state, PARAMS)
-            sinks.write({"update": launch, **summarize([jax.tree.map(np.asarray, metrics)], TEAM)})
-            held.append(host_megabytes())
-    assert held[-1] - held[100] < 20.0, (held[100], held[-1])
-    assert trainer.launch._cache_size() == 1  # type: ignore[attr-defined]
