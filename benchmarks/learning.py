@@ -27,7 +27,8 @@ COMPARISONS: dict[str, dict[str, tuple[dict[str, Any], str]]] = {
     "networks": {"modern": ({}, "mended"), "original": (ORIGINAL_NETWORK, "mended")},
     "ablations": {
         "modern": ({}, "mended"),
-        "no_share_after_death": ({"after_death": 0.0}, "mended"),
+        "wide_spread": ({"initial_log_std": 0.0}, "mended"),
+        "share_after_death": ({"after_death": 1.0}, "mended"),
         "no_layer_norm": ({"layer_norm": False}, "mended"),
         "mean_pooling": ({"attention": False}, "mended"),
     },
