@@ -9,6 +9,7 @@ import pytest
 
 from echelon_jax.agents.sight import target_sight
 from echelon_jax.config import EnvConfig
+from echelon_jax.env.sight_modern import clear_between
 from echelon_jax.parity.golden import column_words
 from echelon_jax.parity.queries import REQUIRED_SHARE, check_rays
 from echelon_jax.rules.materials import OPAQUE, SOLID
@@ -141,6 +142,18 @@ def test_pair_sight_equals_the_general_traversal_where_needed_and_is_false_elsew
     np.testing.assert_array_equal(seen, clear & needed)
     assert (clear & needed).any()
     assert (~clear & needed).any()
+
+
+@pytest.mark.parametrize("share", [0.1, 0.4, 1.0])
+def test_a_pair_has_one_answer_that_of_the_ray_from_the_earlier_mech_that_asks(crowd, share):
+    opaque, position, clear = crowd
+    asks = (np.random.default_rng(6).random((3, 10, 10)) < share) & ~np.eye(10, dtype=bool)
+    seen = jax.jit(clear_between, static_argnums=0)(CUBE, opaque, position, jnp.asarray(asks))
+    earlier = np.triu(asks)
+    later = np.tril(asks) & ~earlier.swapaxes(1, 2)
+    expected = clear & (earlier | later)
+    np.testing.assert_array_equal(seen, expected | expected.swapaxes(1, 2))
+    assert expected.any()
 
 
 def test_target_sight_equals_the_general_traversal_where_needed_and_is_false_elsewhere(crowd):

@@ -81,13 +81,6 @@ def both_ways(rays: Bool[Array, "arenas mechs mechs"]) -> Bool[Array, "arenas me
     return rays | rays.swapaxes(1, 2)
 
 
-def terrain_between(
-    config: EnvConfig, state: EnvState, asks: Bool[Array, "arenas mechs mechs"]
-) -> Bool[Array, "arenas mechs mechs"]:
-    """Whether terrain leaves the view clear, one ray for both viewers of a pair; false for pairs that nobody asks for."""
-    return both_ways(pair_sight(config, state.sim.grid.opaque, state.sim.mechs.position, first_askers(asks)))
-
-
 def sound(
     state: EnvState,
     heard: Bool[Array, "arenas mechs mechs"],

@@ -17,7 +17,8 @@ from echelon_jax.env.episode import Zone, zone_distance, zone_tick
 from echelon_jax.env.frames_modern import SPEED, TINY, Frame, columns, diagonal, direction, made_once, offsets
 from echelon_jax.env.layout import CONTACTS
 from echelon_jax.env.layout_modern import LOCAL_PLANES, SELF, TEAM, observation_layout, vector_size
-from echelon_jax.env.observations import SOUND_THROUGH_COVER, Observed, messages, smoke_between, terrain_between
+from echelon_jax.env.observations import SOUND_THROUGH_COVER, Observed, messages, smoke_between
+from echelon_jax.env.sight_modern import clear_between
 from echelon_jax.env.state import EnvState, Recall
 from echelon_jax.rules import constants as k
 from echelon_jax.rules.mechs import HEAVY, LIGHT, MEDIUM, PACK_SIZE, roster
@@ -254,13 +255,14 @@ def observe(config: EnvConfig, rules: SimRules, state: EnvState) -> tuple[Observ
     smoke = smoke_between(state)
     near = candidates & (distance <= SIGHT_RANGE)
     recall = first_recall(config, mechs.position, None) if state.recall is None else state.recall
-    clear = terrain_between(config, state, near & smoke)
-    visible = candidates
+    asks = near
     if config.observation_mode != "full":
         seen_at_once = contacts.visible_without_sight(config, rules, state, distance, quality, smoke)
-        # Long rays apart from the short ones: rays walk in step, and the longest of a queue sets the pace.
-        far = terrain_between(config, state, candidates & ~near & ~seen_at_once & smoke)
-        visible = candidates & (seen_at_once | clear | far)
+        asks = near | (candidates & ~seen_at_once)
+    in_view = clear_between(config, state.sim.grid.opaque, mechs.position, asks & smoke)
+    clear, visible = near & in_view, candidates
+    if config.observation_mode != "full":
+        visible = candidates & (seen_at_once | in_view)
         recall = _refreshed(recall, visible, mechs.position)
     state = state.replace(recall=recall)
 

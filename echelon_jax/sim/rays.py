@@ -51,6 +51,18 @@ def _traversal(start: Float32[Array, "rays 3"], end: Float32[Array, "rays 3"]) -
     return Traversal(tuple(cell), tuple(goal), tuple(sign), tuple(tau), tuple(delta), squared > 1e-18)  # type: ignore[arg-type]
 
 
+class _Going(NamedTuple):
+    """What changes of a ray on its way: linear column, level, border parameters, and the steps left packed into one number.
+
+    `left` is 0 once the goal was reached and -1 once the ray was blocked.
+    """
+
+    column: Array
+    z: Array
+    tau: tuple[Array, Array, Array]
+    left: Array
+
+
 def sight(
     config: EnvConfig,
     opaque: UInt32[Array, "arenas columns"],
@@ -58,55 +70,65 @@ def sight(
     start: Float32[Array, "rays 3"],
     end: Float32[Array, "rays 3"],
     wanted: Bool[Array, " rays"],
+    halvings: int = 0,
 ) -> Bool[Array, " rays"]:
     """Whether the terrain between two points leaves the view clear (spec 3.1 with the end cell left out).
 
     x and y of both ends must lie inside the map (mech centres always do); z may lie above it. Rays not `wanted` cost
-    nothing and read clear. The state of a ray is kept small: linear column, level, three border parameters, and the
-    steps left per axis packed into one number (0: the goal was reached, -1: blocked). A step on an axis that has none
-    left skips the goal for ever (Q9): blocked.
+    nothing and read clear. The state of a ray is kept small. A step on an axis that has none left skips the goal for ever
+    (Q9): blocked.
+
+    Arguments:
+        halvings: how often the rays still under way are moved together, each time that half of them have ended.
     """
     columns, width, top = opaque.shape[1], config.size_x, config.size_z
     words = opaque.reshape(-1)
     t = _traversal(start, end)
     (cx, cy, cz), (gx, gy, gz), (sx, sy, sz) = t.cell, t.goal, t.sign
     left = jnp.abs(gx - cx) + jnp.abs(gy - cy) * _Y_UNIT + jnp.abs(gz - cz) * _Z_UNIT
-    left = jnp.where(wanted & t.moving, left, 0)
-    column = arena * columns + cy * width + cx
-    dx, dy, dz = t.delta
-    row = sy * width
+    going = _Going(arena * columns + cy * width + cx, cz, t.tau, jnp.where(wanted & t.moving, left, 0))
+    moves = (t.delta, (sx, sy * width, sz))
 
-    Carry = tuple[Array, Array, Array, Array, Array, Array]
+    def walked(going: _Going, moves: tuple, enough: int) -> _Going:
+        """The rays once no more than `enough` are under way."""
+        (dx, dy, dz), (sx, row, sz) = moves
 
-    def more(carry: Carry) -> Array:
-        return (carry[-1] > 0).any()
+        def step(ray: _Going) -> _Going:
+            (tx, ty, tz), left = ray.tau, ray.left
+            live = left > 0
+            on_z = tz <= jnp.minimum(tx, ty)
+            on_y = ~on_z & (ty <= tx)
+            on_x = ~on_z & ~on_y
+            field = jnp.where(on_z, left >> 20, jnp.where(on_y, left >> 10, left)) & _FIELD
+            skipped = field == 0
+            after = left - jnp.where(on_z, _Z_UNIT, jnp.where(on_y, _Y_UNIT, _X_UNIT))
+            column = ray.column + jnp.where(skipped | on_z | ~live, 0, jnp.where(on_y, row, sx))
+            z = ray.z + jnp.where(on_z, sz, 0)
+            word = words.at[column].get(mode="promise_in_bounds")
+            solid = (word >> jnp.clip(z, 0, 31).astype(jnp.uint32)) & 1
+            stop = skipped | ((after > 0) & ((solid == 1) | (z >= top)))
+            tau = (tx + jnp.where(on_x, dx, 0.0), ty + jnp.where(on_y, dy, 0.0), tz + jnp.where(on_z, dz, 0.0))
+            return _Going(column, z, tau, jnp.where(live, jnp.where(stop, -1, after), left))
 
-    def step(carry: Carry) -> Carry:
-        column, z, tx, ty, tz, left = carry
-        live = left > 0
-        on_z = tz <= jnp.minimum(tx, ty)
-        on_y = ~on_z & (ty <= tx)
-        on_x = ~on_z & ~on_y
-        field = jnp.where(on_z, left >> 20, jnp.where(on_y, left >> 10, left)) & _FIELD
-        skipped = field == 0
-        after = left - jnp.where(on_z, _Z_UNIT, jnp.where(on_y, _Y_UNIT, _X_UNIT))
-        next_column = column + jnp.where(skipped | on_z | ~live, 0, jnp.where(on_y, row, sx))
-        next_z = z + jnp.where(on_z, sz, 0)
-        word = words.at[next_column].get(mode="promise_in_bounds")
-        solid = (word >> jnp.clip(next_z, 0, 31).astype(jnp.uint32)) & 1
-        stop = skipped | ((after > 0) & ((solid == 1) | (next_z >= top)))
-        left = jnp.where(live, jnp.where(stop, -1, after), left)
-        return (
-            next_column,
-            next_z,
-            tx + jnp.where(on_x, dx, 0.0),
-            ty + jnp.where(on_y, dy, 0.0),
-            tz + jnp.where(on_z, dz, 0.0),
-            left,
-        )
+        if enough == 0:
+            return jax.lax.while_loop(lambda ray: (ray.left > 0).any(), step, going)
+        return jax.lax.while_loop(lambda ray: (ray.left > 0).sum(dtype=jnp.int32) > enough, step, going)
 
-    *_, left = jax.lax.while_loop(more, step, (column, cz, *t.tau, left))
-    return left == 0
+    rays = left.shape[0]
+    number, size, clear = jnp.arange(rays, dtype=jnp.int32), rays, jnp.zeros(rays, bool)
+    for level in range(halvings + 1):
+        enough = size // 2 if level < halvings else 0
+        going = walked(going, moves, enough)
+        reached = going.left == 0
+        clear = reached if level == 0 else clear.at[number].set(reached, mode="drop")
+        if enough == 0:
+            break
+        item, count = compact(going.left > 0, enough)
+        filled, pick = jnp.arange(enough, dtype=jnp.int32) < count, jnp.minimum(item, size - 1)
+        going, moves, number = jax.tree.map(lambda values, p=pick: values[p], (going, moves, number))
+        going = going._replace(left=jnp.where(filled, going.left, 0))
+        number, size = jnp.where(filled, number, rays), enough
+    return clear
 
 
 class Walk(NamedTuple):
