@@ -10,12 +10,14 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from jax.interpreters.partial_eval import dce_jaxpr
+from learn_fake import CountingAgent, FakeEnv, fake_params
 from rich.console import Console
 
 from echelon_jax.config import EnvConfig
 from echelon_jax.env.state import REWARD_COMPONENTS, STATISTICS, Info, Step
 from echelon_jax.learn.checkpoint import CheckpointError
-from echelon_jax.learn.clock import LaunchClock, host_megabytes
+from echelon_jax.learn.clock import LaunchClock, host_megabytes, rollout_alone
 from echelon_jax.learn.config import TrainConfig
 from echelon_jax.learn.metric_names import page, patterns_of
 from echelon_jax.learn.metrics import Metrics, add_step, no_sums, summarize
@@ -23,6 +25,7 @@ from echelon_jax.learn.ppo import UpdateMetrics
 from echelon_jax.learn.progress import SPARKS, Progress, sparkline
 from echelon_jax.learn.runs import best_win_rate, describe, git_revision, list_runs, write_summary
 from echelon_jax.learn.sinks import JsonLines, Sinks, TensorBoard, WeightsAndBiases, drop_lines_after
+from echelon_jax.learn.trainer import make_train
 from echelon_jax.rules.mechs import CLASS_NAMES, PACK_CLASSES
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -297,3 +300,15 @@ def test_a_run_leaves_a_summary(tmp_path: Path) -> None:
     write_summary(run, 12.34, stopped=True)
     summary = json.loads((run / "summary.json").read_text())
     assert (summary["updates"], summary["best_win_rate"], summary["stopped_early"]) == (2, 0.75, True)
+
+
+def test_the_measured_rollout_has_no_gradient_steps_in_it() -> None:
+    """Nothing that the rollout leaves needs them: of the update's loops only the rollout's own is left by dead-code elimination."""
+    config = TrainConfig(network="original", arenas=2, rollout_steps=4, epochs=1, minibatches=1, hidden=8, lstm=8)
+    trainer, params = make_train(FakeEnv(), config, CountingAgent()), fake_params()
+    state = jax.eval_shape(trainer.init, jax.random.key(0), params)
+    traced = jax.make_jaxpr(rollout_alone(trainer.update))(state, params).jaxpr
+    [inner] = [equation.params["jaxpr"].jaxpr for equation in traced.eqns]
+    needed, _ = dce_jaxpr(inner, [True] * len(inner.outvars))
+    loops = [[e for e in jaxpr.eqns if e.primitive.name == "scan"] for jaxpr in (needed, inner)]
+    assert len(loops[0]) == 1 < len(loops[1])

@@ -60,6 +60,7 @@ def made_up(monkeypatch: pytest.MonkeyPatch) -> None:
         network=types.SimpleNamespace(head_names=("action",)),
         guard_names=guard.Names((), (), (), ("action",)),
         init=lambda key, env_params: state_at(0),
+        update=None,
     )
     monkeypatch.setattr(runner, "make_train", lambda env, config: trainer)
     monkeypatch.setattr(runner, "WorldBankFeeder", lambda *args, processes: WorldBankFeeder(*args, processes=0))
@@ -269,6 +270,14 @@ def test_a_signal_ends_the_run_after_the_launch_with_a_checkpoint(tmp_path: Path
     run(tmp_path, resume=True)
     run(tmp_path.with_name("alone"))
     assert last(tmp_path) == last(tmp_path.with_name("alone"))
+
+
+def test_rollout_and_update_add_up_to_the_launch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(runner, "time_rollout", lambda update, state, env_params: 1e-4)
+    run(tmp_path, updates=3, time_parts=True)
+    for line in map(json.loads, (tmp_path / "metrics.jsonl").read_text().splitlines()):
+        assert line["seconds/rollout"] == 1e-4 and line["seconds/update"] > 0
+        assert line["seconds/rollout"] + line["seconds/update"] == pytest.approx(line["seconds/launch"])
 
 
 def test_when_the_guard_gives_up_the_state_is_saved_and_the_report_says_why(tmp_path: Path) -> None:

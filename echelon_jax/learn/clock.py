@@ -34,12 +34,17 @@ def device_megabytes() -> float | None:
     return told["peak_bytes_in_use"] / 2**20 if told and "peak_bytes_in_use" in told else None
 
 
-def time_rollout(update: Callable[[Any, Any], Any], state: Any, env_params: Any) -> float:
-    """Return the seconds of a rollout alone, measured once; costs one more compilation.
+def rollout_alone(update: Callable[[Any, Any], Any]) -> Callable[[Any, Any], Any]:
+    """Return a program that does the rollout of an update (`Train.update`) and nothing else.
 
-    `update` is `Train.update`. Of its results only what the rollout leaves is kept, so XLA drops the gradient steps.
+    Of the results only what the rollout leaves is kept, so XLA drops the gradient steps.
     """
-    program = jax.jit(lambda s, p: update(s, p)[0].actors).lower(state, env_params).compile()
+    return jax.jit(lambda state, env_params: update(state, env_params)[0].actors)
+
+
+def time_rollout(update: Callable[[Any, Any], Any], state: Any, env_params: Any) -> float:
+    """Return the seconds of a rollout alone, measured once; costs one more compilation."""
+    program = rollout_alone(update).lower(state, env_params).compile()  # type: ignore[attr-defined]
     jax.block_until_ready(program(state, env_params))
     began = time.perf_counter()
     jax.block_until_ready(program(state, env_params))
