@@ -48,7 +48,7 @@ from echelon_jax.learn.runs import read_lines
 
 # %%
 game = EnvConfig(size_x=28, size_y=28) if SMALL else EnvConfig(size_x=40, size_y=40)
-config = TrainConfig.smoke(updates=2) if SMALL else TrainConfig.cpu()
+config = TrainConfig.smoke(updates=3) if SMALL else TrainConfig.cpu()
 print(f"{config.updates} updates of {config.decisions_per_update} decisions of {2 * game.team_size} mechs each")
 
 # %% [markdown]

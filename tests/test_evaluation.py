@@ -7,6 +7,8 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from echelon_jax.agents.random import RandomAgent
+from echelon_jax.agents.scripted import Scripted
 from echelon_jax.cli.main import main
 from echelon_jax.config import EnvConfig
 from echelon_jax.env.environment import Echelon
@@ -33,6 +35,9 @@ from echelon_jax.viewing.topdown import BANNER, TEAM_COLOURS, draw_frame, write_
 from echelon_jax.worldgen.bank import generate_worlds
 
 ENV = EnvConfig(size_x=28, size_y=28)
+# One program instead of hundreds of small ones.
+look = jax.jit(look_around, static_argnums=0)
+count = jax.jit(count_behaviour, static_argnums=0)
 
 
 def untrained(seed: int = 0, env_config: EnvConfig = ENV) -> Policy:
@@ -198,7 +203,7 @@ def test_reach_is_range_and_arc(start: tuple, offset: tuple[float, float], laser
     env_params, state, _ = start
     mechs = state.sim.mechs
     place = mechs.position.at[0, 5].set(mechs.position[0, 1] + jnp.array([*offset, 0.0]))
-    sight = look_around(ENV, env_params.rules, mechs.replace(position=place))
+    sight = look(ENV, env_params.rules, mechs.replace(position=place))
     assert bool(sight.reach[0, 1, LASER]) == laser
     assert bool(sight.reach[0, 1, AUTOCANNON]) == autocannon
     assert int(sight.target[0, 1, LASER]) == 5
@@ -215,7 +220,7 @@ def test_venting_counts_as_foresight_before_a_shutdown(start: tuple, vents: bool
         return state.replace(sim=state.sim.replace(mechs=mechs))
 
     actions = jnp.zeros((1, 10, ENV.action_size)).at[..., 5].set(1.0 if vents else -1.0)
-    sums, _, _ = count_behaviour(ENV, env_params, no_behaviour(ENV, state), at(0.8), actions, at(1.1), step)
+    sums, _, _ = count(ENV, env_params, no_behaviour(ENV, state), at(0.8), actions, at(1.1), step)
     counted = dict(zip(EVENTS, sums.events[0, 1].tolist(), strict=True))
     assert (counted["hot"], counted["shutdowns"]) == (1.0, 1.0)
     assert (counted["vents_hot"], counted["vented_before"]) == (float(vents), float(vents))
@@ -228,7 +233,7 @@ def test_a_finished_game_adds_nothing(start: tuple) -> None:
     over = state.replace(episode_over=jnp.ones(1, bool))
     none = no_behaviour(ENV, state)
     step = step.replace(info=step.info.replace(alive=jnp.ones((1, 10), bool)))
-    sums, _, _ = count_behaviour(ENV, env_params, none, over, jnp.ones((1, 10, ENV.action_size)), over, step)
+    sums, _, _ = count(ENV, env_params, none, over, jnp.ones((1, 10, ENV.action_size)), over, step)
     for name in ("events", "fired", "pulls", "chances", "places", "first_zone"):
         np.testing.assert_array_equal(getattr(sums, name), getattr(none, name), err_msg=name)
 
@@ -247,6 +252,19 @@ def test_an_opponent_may_tell_its_fire_rate(name: str, parsed: tuple[str, float]
     assert parse_opponent(name) == parsed
     _, numbers = opponent_player(name, ENV)
     assert float(numbers.fire_probability) == parsed[1]
+
+
+def test_one_program_plays_every_built_in_opponent_as_it_plays_alone(start: tuple) -> None:
+    env_params, state, _ = start
+    keys = jax.random.split(jax.random.key(5), 1)
+    acted = {}
+    for name, alone in (("scripted", Scripted(ENV)), ("random", RandomAgent(ENV))):
+        player, numbers = opponent_player(name, ENV)
+        acted[name] = player.agent.act(env_params, numbers, player.agent.init(env_params, state), state, keys)[1]
+        _, expected = alone.act(env_params, numbers, alone.init(env_params, state), state, keys)
+        np.testing.assert_array_equal(acted[name], expected)
+        assert player == opponent_player("scripted", ENV)[0]
+    assert (acted["scripted"] != acted["random"]).any()
 
 
 @pytest.mark.parametrize("name", ["champion", "scripted:2", "scripted:often", "random:0.5"])

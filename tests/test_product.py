@@ -1,19 +1,26 @@
 """The product end to end, and the documentation: every command in README and docs is one that exists, and the main ones are run."""
 
 import json
+import os
 import re
 import shlex
+import signal
 from pathlib import Path
+from typing import Any
 
+import jupytext
+import nbclient
+import nbformat
 import pytest
 
 from echelon_jax.cli.main import main
 from echelon_jax.learn.evaluation import wilson
 from echelon_jax.learn.metric_names import PATTERNS, patterns_of
+from echelon_jax.learn.progress import Progress
 
 ROOT = Path(__file__).resolve().parents[1]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
-TRAIN = ["train", "--preset", "smoke", "--updates", "2", "--save-every", "1"]
+TRAIN = ["train", "--preset", "smoke", "--updates", "3", "--save-every", "1"]
 
 
 def blocks(language: str) -> list[tuple[str, str]]:
@@ -27,9 +34,18 @@ def blocks(language: str) -> list[tuple[str, str]]:
 
 @pytest.fixture(scope="module")
 def run_dir(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A smoke run as a user makes it, with its evaluation games at the end."""
+    """A smoke run as a user makes it, stopped by a signal after two of its three updates, with its evaluation games."""
     place = tmp_path_factory.mktemp("runs") / "smoke"
-    assert main([*TRAIN, "--run-dir", str(place), "--eval-games", "4"]) == 0
+    advance = Progress.advance
+
+    def stop_at_the_second(self: Progress, update: int, *rest: Any) -> None:
+        advance(self, update, *rest)
+        if update == 2:
+            os.kill(os.getpid(), signal.SIGTERM)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Progress, "advance", stop_at_the_second)
+        assert main([*TRAIN, "--run-dir", str(place), "--eval-games", "4"]) == 0
     return place
 
 
@@ -54,7 +70,7 @@ def test_every_metric_of_a_run_is_on_the_page_and_the_page_has_no_other(run_dir:
 
 def test_a_run_describes_and_sums_itself_up(run_dir: Path, capsys: pytest.CaptureFixture[str]) -> None:
     summary = json.loads((run_dir / "summary.json").read_text())
-    assert (summary["updates"], summary["planned"], summary["stopped_early"]) == (2, 2, False)
+    assert (summary["updates"], summary["planned"], summary["stopped_early"]) == (2, 3, True)
     assert any((run_dir / "tensorboard").iterdir())
     assert main(["runs", str(run_dir.parent), "--json"]) == 0
     [listed] = json.loads(capsys.readouterr().out)
@@ -74,17 +90,56 @@ def test_evaluating_the_run_again_gives_the_same_games_and_pictures_of_them(
     assert printed["against"] == recorded
 
 
-def test_resuming_a_finished_run_with_more_updates_goes_on(run_dir: Path) -> None:
-    more = [*TRAIN[:3], "--updates", "3", "--resume", "--run-dir", str(run_dir), "--eval-games", "0"]
-    assert main(more) == 0
+def test_a_run_that_was_stopped_goes_on_to_its_end(run_dir: Path) -> None:
+    assert main(["train", "--resume", "--run-dir", str(run_dir), "--eval-games", "0"]) == 0
     lines = [json.loads(line) for line in (run_dir / "metrics.jsonl").read_text().splitlines()]
     assert [line["update"] for line in lines] == [1, 2, 3]
+    summary = json.loads((run_dir / "summary.json").read_text())
+    assert (summary["updates"], summary["planned"], summary["stopped_early"]) == (3, 3, False)
 
 
 def test_resuming_with_another_configuration_names_the_field(run_dir: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    other = [*TRAIN[:3], "--updates", "4", "--gamma", "0.9", "--resume", "--run-dir", str(run_dir)]
+    other = [*TRAIN[:3], "--gamma", "0.9", "--resume", "--run-dir", str(run_dir)]
     assert main(other) == 2
     assert "gamma" in capsys.readouterr().err
+
+
+# -- Notebooks: they train and evaluate at the sizes above, so that their programs are compiled already ------------------------
+
+
+def run_notebooks(names: list[str], run_dir: Path) -> list[str]:
+    """Execute notebooks in one real kernel, emptied in between, and return the text each printed; errors are raised."""
+    books = [jupytext.read(ROOT / "notebooks" / f"{name}.py") for name in names]
+    whole = nbformat.v4.new_notebook(cells=[])
+    for book in books:
+        whole.cells += [nbformat.v4.new_code_cell("%reset -f"), *book.cells]
+    environment = os.environ | {"ECHELON_NOTEBOOKS": "small", "ECHELON_NOTEBOOK_RUN": str(run_dir), "MPLBACKEND": "agg"}
+    client = nbclient.NotebookClient(whole, timeout=900, resources={"metadata": {"path": str(ROOT)}})
+    client.execute(env=environment)
+    texts = []
+    for book in books:
+        nbformat.validate(book)
+        outputs = [output for cell in book.cells for output in cell.get("outputs", [])]
+        texts.append("".join(o.get("text", "") or o.get("data", {}).get("text/plain", "") for o in outputs))
+    return texts
+
+
+def test_notebooks_train_a_policy_and_evaluate_it_in_depth(tmp_path: Path) -> None:
+    place = tmp_path / "run"
+    trained, evaluated = run_notebooks(["train_in_five_minutes", "evaluate_a_policy"], place)
+    assert (place / "checkpoints" / "00000003" / "manifest.json").is_file()
+    assert "after update 3" in trained
+    assert "correlation" in evaluated
+    assert (place / "game0.gif").stat().st_size > 1000
+
+
+def test_the_parity_notebook_finds_that_all_agrees(tmp_path: Path) -> None:
+    [told] = run_notebooks(["parity_report"], tmp_path)
+    assert "Everything that was compared agrees or is explained" in told
+    assert "rows agree in every field" in told
+
+
+# -- The documentation -----------------------------------------------------------------------------------------------------
 
 
 def test_every_command_of_the_documentation_exists() -> None:

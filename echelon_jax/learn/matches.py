@@ -13,21 +13,59 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+from jaxtyping import Array, Bool, Float32, Key
 
 from echelon_jax.agents.base import AgentParams
+from echelon_jax.agents.random import RandomAgent
+from echelon_jax.agents.scripted import Scripted
 from echelon_jax.config import EnvConfig
 from echelon_jax.env.environment import Echelon
+from echelon_jax.env.state import EnvParams, EnvState
 from echelon_jax.learn.behaviour import summarize_behaviour
 from echelon_jax.learn.checkpoint import Policy, load_policy
 from echelon_jax.learn.evaluation import AgentPlayer, Games, PolicyNumbers, PolicyPlayer, play, summarize_games
 from echelon_jax.learn.recording import Recorder
 from echelon_jax.learn.rewards import reward_weights
-from echelon_jax.learn.trainer import make_opponent
 from echelon_jax.worldgen.bank import WorldArrays, evaluation_seeds, generate_worlds
 
 BUILT_IN = ("scripted", "random")
 MOST_ARENAS = 1024  # side by side, unless told otherwise
 OPPONENT_FORMS = "scripted, scripted:RATE with a fire rate from 0 to 1, random, or the path of a run or checkpoint"
+
+
+class BuiltInParams(AgentParams):
+    """Which of the built-in opponents plays, and its numbers."""
+
+    random: Bool[Array, ""]
+
+
+@dataclasses.dataclass(frozen=True)
+class BuiltIn:
+    """The scripted and the random opponent as one agent that its numbers turn into either: what is compiled for one serves both."""
+
+    config: EnvConfig
+
+    def init(self, params: EnvParams, state: EnvState) -> Any:
+        """Return the memory of the scripted opponent; the random one has none."""
+        return Scripted(self.config).init(params, state)
+
+    def act(
+        self,
+        params: EnvParams,
+        agent_params: AgentParams,
+        agent_state: Any,
+        state: EnvState,
+        keys: Key[Array, " arenas"],
+    ) -> tuple[Any, Float32[Array, "arenas mechs actions"]]:
+        """Return the memory and the actions of all mechs, as the opponent that the BuiltInParams name would from the same keys."""
+        assert isinstance(agent_params, BuiltInParams)
+        memory, scripted = Scripted(self.config).act(params, agent_params, agent_state, state, keys)
+        _, drawn = RandomAgent(self.config).act(params, agent_params, (), state, keys)
+        return memory, jnp.where(agent_params.random, drawn, scripted)
+
+    def reset_where(self, agent_state: Any, fresh_state: EnvState, mask: Bool[Array, " arenas"]) -> Any:
+        """Return the memory with a fresh one in the arenas of `mask`."""
+        return Scripted(self.config).reset_where(agent_state, fresh_state, mask)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -95,8 +133,8 @@ def opponent_player(
         kind, rate = parse_opponent(opponent)
         if kind in BUILT_IN:
             rate = rate if ":" in opponent else fire_probability
-            player = AgentPlayer(make_opponent(kind, env_config))
-            return player, AgentParams(fire_probability=jnp.float32(rate))
+            numbers = BuiltInParams(fire_probability=jnp.float32(rate), random=jnp.asarray(kind == "random"))
+            return AgentPlayer(BuiltIn(env_config)), numbers
         opponent = load_policy(kind)
     theirs = dataclasses.replace(opponent.env_config, reward=env_config.reward)  # what was paid does not matter here
     if theirs != env_config:
