@@ -27,7 +27,7 @@ COMPARISONS: dict[str, dict[str, tuple[dict[str, Any], str]]] = {
     "networks": {"modern": ({}, "mended"), "original": (ORIGINAL_NETWORK, "mended")},
     "ablations": {
         "modern": ({}, "mended"),
-        "wide_spread": ({"initial_log_std": 0.0}, "mended"),
+        "narrow_spread": ({"initial_log_std": -0.7}, "mended"),
         "share_after_death": ({"after_death": 1.0}, "mended"),
         "no_layer_norm": ({"layer_norm": False}, "mended"),
         "mean_pooling": ({"attention": False}, "mended"),

@@ -105,7 +105,7 @@ class TrainConfig:
     hidden: int = 128
     lstm: int = 128
     forget_bias: float = 1.0
-    initial_log_std: float = -0.7
+    initial_log_std: float = 0.0
     layer_norm: bool = True
     team_critic: bool = True
     attention: bool = True
