@@ -114,7 +114,7 @@ def run_notebooks(names: list[str], run_dir: Path) -> list[str]:
     for book in books:
         whole.cells += [nbformat.v4.new_code_cell("%reset -f"), *book.cells]
     environment = os.environ | {"ECHELON_NOTEBOOKS": "small", "ECHELON_NOTEBOOK_RUN": str(run_dir), "MPLBACKEND": "agg"}
-    client = nbclient.NotebookClient(whole, timeout=900, resources={"metadata": {"path": str(ROOT)}})
+    client = nbclient.NotebookClient(whole, timeout=None, resources={"metadata": {"path": str(ROOT)}})
     client.execute(env=environment)
     texts = []
     for book in books:
