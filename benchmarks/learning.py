@@ -4,9 +4,9 @@
     python benchmarks/learning.py ablations --seeds 0 1 2
     python benchmarks/learning.py rules
 
-Trains one run per variant and seed with the `cpu` preset, then plays evaluation games of the untrained and of the trained policy
-against the scripted opponent at its full fire rate, on maps that training never saw, both sides of each, under the rules it was
-trained with. Every finished run is kept under --work, so that a comparison that was cut off goes on where it stopped, and
+Trains one run per variant and seed with the `cpu` preset (ablations: smaller runs on 28x28 maps), then plays evaluation games of
+the untrained and of the trained policy against the scripted opponent at its full fire rate, on maps that training never saw, both
+sides of each, under the rules it was trained with. Every finished run is kept under --work, so that a comparison that was cut off goes on where it stopped, and
 `--variant NAME` lets several processes share one. Writes NAME.json, NAME.png and NAME.md into --out once all runs are there.
 """
 
@@ -22,18 +22,28 @@ from echelon_jax.cli.common import GameFlags, set_up_jax
 
 # The original's network with the numbers that suited it best.
 ORIGINAL_NETWORK = {"network": "original", "learning_rate": 1e-3, "entropy_coefficient": 0.001, "target_kl": 0.0}
+# Ablations are many runs, so they are small ones: a quarter of the environment steps, narrower, on 28x28 maps.
+SMALL = {
+    "arenas": 32,
+    "rollout_steps": 64,
+    "updates": 60,
+    "epochs": 4,
+    "minibatches": 4,
+    "learning_rate_end": 0.2,
+    "bank_size": 16,
+}
 # Of each comparison: its variants as (what it changes in the training configuration, rules).
 COMPARISONS: dict[str, dict[str, tuple[dict[str, Any], str]]] = {
     "networks": {"modern": ({}, "mended"), "original": (ORIGINAL_NETWORK, "mended")},
     "ablations": {
-        "modern": ({}, "mended"),
-        "narrow_spread": ({"initial_log_std": -0.7}, "mended"),
-        "share_after_death": ({"after_death": 1.0}, "mended"),
-        "no_layer_norm": ({"layer_norm": False}, "mended"),
-        "mean_pooling": ({"attention": False}, "mended"),
+        "modern": (SMALL, "mended"),
+        "no_layer_norm": ({**SMALL, "layer_norm": False}, "mended"),
+        "mean_pooling": ({**SMALL, "attention": False}, "mended"),
+        "share_after_death": ({**SMALL, "after_death": 1.0}, "mended"),
     },
     "rules": {"mended": (ORIGINAL_NETWORK, "mended"), "original": (ORIGINAL_NETWORK, "original")},
 }
+PRESETS = {"networks": "cpu", "ablations": "smoke", "rules": "cpu"}
 TITLES = {
     "networks": "The modern network against the original's",
     "ablations": "What the parts of the modern learner do",
@@ -155,7 +165,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("comparison", choices=sorted(COMPARISONS))
     parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2])
-    parser.add_argument("--preset", default="cpu")
+    parser.add_argument("--preset", help="instead of the comparison's own: cpu, and smoke for ablations")
     parser.add_argument("--updates", type=int, help="of each run instead of the preset's")
     parser.add_argument("--variant", nargs="+", help="train only these, for another process to put together")
     parser.add_argument("--games", type=int, default=100)
@@ -163,6 +173,7 @@ def main() -> None:
     parser.add_argument("--work", type=Path, default=Path("runs/learning"))
     parser.add_argument("--threads", type=int, default=1)
     args = parser.parse_args()
+    preset = args.preset or PRESETS[args.comparison]
     set_up_jax(args.threads)
     wanted = COMPARISONS[args.comparison]
     more = {} if args.updates is None else {"updates": args.updates}
@@ -170,12 +181,12 @@ def main() -> None:
     for name, (overrides, rules) in wanted.items():
         overrides = {**overrides, **more}
         marks = "_".join(f"{key}={value}" for key, value in sorted(overrides.items()))
-        place = args.work / f"{args.preset}_{rules}_{marks or 'plain'}"  # the same run serves several comparisons
+        place = args.work / f"{preset}_{rules}_{marks or 'plain'}"  # the same run serves several comparisons
         for seed in args.seeds:
             file = place / f"seed{seed}.json"
             if not file.exists() and (args.variant is None or name in args.variant):
                 print(f"{name}, seed {seed}: training", flush=True)
-                run = run_seed(seed, args.preset, overrides, rules, args.games, place / f"seed{seed}")
+                run = run_seed(seed, preset, overrides, rules, args.games, place / f"seed{seed}")
                 file.write_text(json.dumps(run))
             if file.exists():
                 found.setdefault(name, []).append(json.loads(file.read_text()))
@@ -185,7 +196,7 @@ def main() -> None:
     seeds = " ".join(map(str, args.seeds))
     updates = "" if args.updates is None else f" --updates {args.updates}"
     command = f"python benchmarks/learning.py {args.comparison} --seeds {seeds}{updates}"
-    report = {"preset": args.preset, "games": args.games, "command": command, "variants": found}
+    report = {"preset": preset, "games": args.games, "command": command, "variants": found}
     args.out.mkdir(parents=True, exist_ok=True)
     (args.out / f"{args.comparison}.json").write_text(json.dumps(report))
     draw(found, args.out / f"{args.comparison}.png")
