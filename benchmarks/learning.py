@@ -7,7 +7,8 @@
 Trains one run per variant and seed with the `cpu` preset (ablations: smaller runs on 28x28 maps), then plays evaluation games of
 the untrained and of the trained policy against the scripted opponent at its full fire rate, on maps that training never saw, both
 sides of each, under the rules it was trained with. Every finished run is kept under --work, so that a comparison that was cut off
-goes on where it stopped, and `--variant NAME` lets several processes share one. Writes NAME.json, NAME.png and NAME.md into --out once all runs are there.
+goes on where it stopped, and `--variant NAME` lets several processes share one. Writes NAME.json, NAME.png and NAME.md into
+--out once all runs are there.
 """
 
 from __future__ import annotations
