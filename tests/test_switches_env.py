@@ -81,9 +81,7 @@ def test_hurting_ones_own_side_is_charged(start):
         friendly_damage=tally.friendly_damage.at[:, HEAVY].set(25.0),
         friendly_kills=tally.friendly_kills.at[:, HEAVY].set(1),
     )
-    paid = tally.replace(
-        dealt_damage=tally.dealt_damage.at[:, HEAVY].set(25.0), kills=tally.kills.at[:, HEAVY].set(1)
-    )
+    paid = tally.replace(dealt_damage=tally.dealt_damage.at[:, HEAVY].set(25.0), kills=tally.kills.at[:, HEAVY].set(1))
     alive, distance = state.sim.mechs.alive, zone_distance(state.place, state.sim.mechs.position)
     zone = zone_tick(rules, state.sim.mechs, state.place)
     mended = EnvConfig.original(size_x=40, size_y=40, own_team_counts_against=True)
