@@ -33,11 +33,11 @@ train-gpu: $(VENV)/.cuda
 test: $(VENV)/.dev
 	$(BIN)/ruff check .
 	$(BIN)/mypy
-	$(BIN)/python -m pytest -n 2 --dist loadfile
+	$(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder
 
 # Everything: the whole golden set (ECHELON_GOLDEN) and the slow tests as well.
 test-all: $(VENV)/.dev
-	$(BIN)/python -m pytest -n 2 --dist loadfile -m ''
+	$(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder -m ''
 
 bench: $(VENV)/.run
 	$(BIN)/echelon bench

@@ -18,6 +18,15 @@ os.environ.setdefault("ECHELON_GOLDEN", str(ROOT.parent / "shared" / "golden"))
 
 import pytest
 
+# A file goes to one of the two workers as a whole; the longest first, so that neither ends up waiting for one of them.
+LONGEST_FIRST = ("learn_game", "product", "evaluation", "modern_actions", "fuzz", "determinism", "learn_modern", "soak")
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Put the files that take longest at the front."""
+    places = {f"test_{name}": place for place, name in enumerate(LONGEST_FIRST)}
+    items.sort(key=lambda item: places.get(item.path.stem, len(places)))
+
 
 @pytest.fixture(scope="session")
 def golden() -> Path:
