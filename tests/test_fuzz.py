@@ -227,3 +227,15 @@ def test_the_known_limit_is_a_ray_whose_order_of_cells_float32_cannot_tell(step)
     assert fuzz.explanation(step, config, case) == fuzz.BY_RAYS
     dx, dy, _ = np.abs(np.subtract(*case.state.sim.mechs.position[[2, 9]]))
     assert dx == dy and np.subtract(*np.abs(np.subtract(*case.state.sim.mechs.position[[2, 9], :2].astype(float)))) != 0
+
+
+def test_a_timer_above_what_the_rules_set_is_a_fault_and_ends_nothing(step, monkeypatch):
+    play = fuzz.play
+
+    def suppressed_for_too_long(*args):
+        state, made = play(*args)
+        mechs = state.sim.mechs
+        return state.replace(sim=state.sim.replace(mechs=mechs.replace(suppressed=mechs.suppressed + 99))), made
+
+    monkeypatch.setattr(fuzz, "play", suppressed_for_too_long)
+    assert fuzz.explanation(step, CONFIG, make_case(CONFIG, 0)) == fuzz.FAULT

@@ -109,6 +109,10 @@ def ages(dt: float, count: int) -> tuple[float, ...]:
     return tuple(shown)
 
 
+class OutsideTheRulesError(ValueError):
+    """A state that no game can reach, such as a timer above what the rules set it to."""
+
+
 def duration_of(field: str, mech_class: int, was_smoke: bool) -> float:
     """Seconds to which the rules set a timer of a row; 0 for a weapon that the class lacks."""
     if field == "tube_cooldown":
@@ -121,7 +125,7 @@ def duration_of(field: str, mech_class: int, was_smoke: bool) -> float:
 def _seconds(field: str, count: int, mech: Mech, was_smoke: bool, dt: float) -> float:
     shown = residues(duration_of(field, mech.class_id, was_smoke), dt)
     if not 0 <= count < len(shown):
-        raise ValueError(f"{field} of {mech.id} must be from 0 to {len(shown) - 1} substeps, got {count}")
+        raise OutsideTheRulesError(f"{field} of {mech.id} must be from 0 to {len(shown) - 1} substeps, got {count}")
     return shown[count]
 
 

@@ -21,7 +21,7 @@ from echelon_jax.env.environment import Echelon
 from echelon_jax.env.state import REASONS, STATISTICS, WINNERS, EnvParams, EnvState, Step
 from echelon_jax.parity.compare import OBSERVATION_TOLERANCE, Agreement, compare, near, same
 from echelon_jax.parity.event_counts import EventCount, count_events
-from echelon_jax.parity.exchange import row_of, stack
+from echelon_jax.parity.exchange import OutsideTheRulesError, row_of, stack
 from echelon_jax.parity.fuzz_cases import Case, make_case
 from echelon_jax.parity.fuzz_recorded import Expected, play_reference
 from echelon_jax.parity.sight import look_in_float32, sight_entries_follow
@@ -145,7 +145,10 @@ def explanation(step: Stepper, config: EnvConfig, case: Case, nudges: int = NUDG
     """What explains a case that differs: `BY_RAYS`, `BY_NUDGE`, or nothing, which is a `FAULT`."""
     state, made = play(step, [case])
     row, shown = row_of(state, 0), np.asarray(made.observation[0])
-    alike, slots = look_in_float32(config, row)
+    try:
+        alike, slots = look_in_float32(config, row)
+    except OutsideTheRulesError:  # the simulator reached a state that the reference cannot even hold
+        return FAULT
     if not sight_entries_follow(config, shown, alike):
         return FAULT
     names = {name for name, f in fields_of(step, config, [case]).items() if not f.close.all()}
