@@ -20,6 +20,7 @@ from echelon_jax.env.state import Bank, EnvParams
 from echelon_jax.learn.config import TrainConfig
 from echelon_jax.learn.network_size import network_size
 from echelon_jax.learn.rewards import reward_weights
+from echelon_jax.learn.runner import launches_between_saves
 from echelon_jax.learn.trainer import TrainState, make_network, make_train
 from echelon_jax.sim.rules import sim_rules
 
@@ -142,7 +143,7 @@ def print_plan(
     needs.pop("parameters")
     steps = c.updates * c.decisions_per_update
     launches = c.updates // c.updates_per_launch
-    between = max(save_every - 1, 1)  # as `runner.begins_save`
+    between = launches_between_saves(save_every)
     saves = math.ceil(launches / between)
     table = Table(title=f"Plan of {run_dir} (nothing was compiled or written)", show_header=False)
     table.add_row(

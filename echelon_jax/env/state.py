@@ -41,9 +41,7 @@ class Recall(flax.struct.PyTreeNode):
     """What the modern observation carries over: each mech's last turn, and in partial mode where it last saw the others."""
 
     turn: Float32[Array, "arenas mechs"]  # radians to the left during the last decision
-    age: (
-        Int32[Array, "arenas mechs mechs"] | None
-    )  # [viewer, other] decisions since it was seen, -1 never; partial mode
+    age: Int32[Array, "arenas mechs mechs"] | None  # decisions since the viewer saw the other, -1 never; partial mode
     place: Float32[Array, "arenas mechs mechs 3"] | None  # where that was; partial mode
 
 

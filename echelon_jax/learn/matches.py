@@ -13,14 +13,10 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Bool, Float32, Key
 
-from echelon_jax.agents.base import AgentParams
-from echelon_jax.agents.random import RandomAgent
-from echelon_jax.agents.scripted import Scripted
+from echelon_jax.agents.built_in import BuiltIn, BuiltInParams
 from echelon_jax.config import EnvConfig
 from echelon_jax.env.environment import Echelon
-from echelon_jax.env.state import EnvParams, EnvState
 from echelon_jax.learn.behaviour import summarize_behaviour
 from echelon_jax.learn.checkpoint import Policy, load_policy
 from echelon_jax.learn.evaluation import AgentPlayer, Games, PolicyNumbers, PolicyPlayer, play, summarize_games
@@ -31,41 +27,6 @@ from echelon_jax.worldgen.bank import WorldArrays, evaluation_seeds, generate_wo
 BUILT_IN = ("scripted", "random")
 MOST_ARENAS = 1024  # side by side, unless told otherwise
 OPPONENT_FORMS = "scripted, scripted:RATE with a fire rate from 0 to 1, random, or the path of a run or checkpoint"
-
-
-class BuiltInParams(AgentParams):
-    """Which of the built-in opponents plays, and its numbers."""
-
-    random: Bool[Array, ""]
-
-
-@dataclasses.dataclass(frozen=True)
-class BuiltIn:
-    """The scripted and the random opponent as one agent that its numbers turn into either: what is compiled for one serves both."""
-
-    config: EnvConfig
-
-    def init(self, params: EnvParams, state: EnvState) -> Any:
-        """Return the memory of the scripted opponent; the random one has none."""
-        return Scripted(self.config).init(params, state)
-
-    def act(
-        self,
-        params: EnvParams,
-        agent_params: AgentParams,
-        agent_state: Any,
-        state: EnvState,
-        keys: Key[Array, " arenas"],
-    ) -> tuple[Any, Float32[Array, "arenas mechs actions"]]:
-        """Return the memory and the actions of all mechs, as the opponent that the BuiltInParams name would from the same keys."""
-        assert isinstance(agent_params, BuiltInParams)
-        memory, scripted = Scripted(self.config).act(params, agent_params, agent_state, state, keys)
-        _, drawn = RandomAgent(self.config).act(params, agent_params, (), state, keys)
-        return memory, jnp.where(agent_params.random, drawn, scripted)
-
-    def reset_where(self, agent_state: Any, fresh_state: EnvState, mask: Bool[Array, " arenas"]) -> Any:
-        """Return the memory with a fresh one in the arenas of `mask`."""
-        return Scripted(self.config).reset_where(agent_state, fresh_state, mask)
 
 
 @dataclasses.dataclass(frozen=True)

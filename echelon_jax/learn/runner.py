@@ -308,6 +308,11 @@ class Runner:
         self._stop = True
 
 
+def launches_between_saves(save_every: int) -> int:
+    """Return the launches from one checkpoint to the next: one fewer than a crash may repeat, at least one (`begins_save`)."""
+    return max(save_every - 1, 1)
+
+
 def begins_save(update: int, per_launch: int, save_every: int) -> bool:
     """Return whether a checkpoint is begun after the launch that led to `update`.
 
@@ -315,7 +320,7 @@ def begins_save(update: int, per_launch: int, save_every: int) -> bool:
     than `save_every` launches have begun since the last whole checkpoint. A function of the update alone: a run that was cut off
     and resumed saves where it would have saved.
     """
-    interval = max(save_every - 1, 1) * per_launch
+    interval = launches_between_saves(save_every) * per_launch
     return update // interval > (update - per_launch) // interval
 
 

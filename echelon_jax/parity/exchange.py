@@ -136,7 +136,7 @@ def to_reference(config: EnvConfig, row: EnvState) -> Loaded:
     """The arena of a row, every field loaded; the row is not changed by what happens to the arena.
 
     Raises:
-        ValueError: if a timer stands where the rules cannot have put it.
+        OutsideTheRulesError: if a timer stands where the rules cannot have put it.
     """
     sim, shape = row.sim, (config.size_z, config.size_y, config.size_x)
     world = VoxelWorld(np.array(sim.grid.material).reshape(shape), np.array(sim.grid.hp).reshape(shape))

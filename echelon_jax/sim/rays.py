@@ -75,10 +75,15 @@ def sight(
     """Whether the terrain between two points leaves the view clear (spec 3.1 with the end cell left out).
 
     x and y of both ends must lie inside the map (mech centres always do); z may lie above it. Rays not `wanted` cost
-    nothing and read clear. The state of a ray is kept small. A step on an axis that has none left skips the goal for ever
-    (Q9): blocked.
+    nothing and read clear. A step on an axis that has none left skips the goal for ever (Q9): blocked. The bits of a ray
+    do not depend on `halvings`.
 
     Arguments:
+        config: sizes of the map.
+        opaque: per arena and column a word, bit z of which says that the voxel at z hides what is behind it.
+        arena: of each ray.
+        start, end: in voxels.
+        wanted: rays to walk.
         halvings: how often the rays still under way are moved together, each time that half of them have ended.
     """
     columns, width, top = opaque.shape[1], config.size_x, config.size_z
