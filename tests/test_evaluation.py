@@ -119,6 +119,16 @@ def test_taken_chances_are_chances_and_pulls(games: Games) -> None:
     assert 0 < b.taken.sum() < b.pulls.sum()
 
 
+def test_lasers_fire_in_reach_and_guns_also_out_of_it(games: Games) -> None:
+    b = games.behaviour
+    assert (b.fired_in_reach <= b.fired).all()
+    share = {w: b.fired_in_reach[..., w].sum() / b.fired[..., w].sum() for w in (LASER, GAUSS, AUTOCANNON)}
+    # A target may cross the arc within one decision and be in it at neither end.
+    assert share[LASER] > 0.9
+    assert 0 < share[GAUSS] < 0.9
+    assert 0 < share[AUTOCANNON] < 0.9
+
+
 def test_the_summary_is_made_of_plain_numbers_in_range(games: Games) -> None:
     def check(value: object) -> None:
         if isinstance(value, dict):

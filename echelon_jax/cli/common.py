@@ -145,7 +145,7 @@ def behaviour_table(rows: dict[str, dict[str, Any]]) -> Table:
     columns = {
         "time in zone": lambda b: b["zone"]["in_zone"],
         "first there": lambda b: b["zone"]["first_seconds"],
-        "pulls in reach": lambda b: b["pulls_in_reach"],
+        "gun shots in reach": lambda b: b["gun_shots_in_reach"],
         "chances taken": lambda b: b["chances_taken"],
         "heat": lambda b: b["heat"]["mean"],
         "over cap": lambda b: b["heat"]["over_cap"],

@@ -72,6 +72,9 @@ class BehaviourSums(flax.struct.PyTreeNode):
     events: Float32[Array, "arenas mechs events"]  # EVENTS
     components: Float32[Array, "arenas mechs components"]  # REWARD_COMPONENTS
     fired: Float32[Array, "arenas mechs weapons"]  # shots
+    fired_in_reach: Float32[
+        Array, "arenas mechs weapons"
+    ]  # of these, with a living enemy in range and arc at either end of the decision
     pulls: Float32[Array, "arenas mechs weapons"]  # decisions with the trigger pulled and the weapon able to fire
     chances: Float32[Array, "arenas mechs weapons"]  # decisions able to fire with a living enemy in range and arc
     taken: Float32[Array, "arenas mechs weapons"]  # both
@@ -110,6 +113,7 @@ def no_behaviour(config: EnvConfig, state: EnvState) -> BehaviourSums:
         events=zeros(n, len(EVENTS)),
         components=zeros(n, len(REWARD_COMPONENTS)),
         fired=zeros(n, weapons),
+        fired_in_reach=zeros(n, weapons),
         pulls=zeros(n, weapons),
         chances=zeros(n, weapons),
         taken=zeros(n, weapons),
@@ -215,6 +219,7 @@ def count_behaviour(
     off, hot_after = shutdown(rules, was), shutdown(rules, now)
     sight = look_around(config, rules, was)
     fired = jnp.where(running[..., None], shots(config, was, after), 0.0)
+    within = sight.reach | look_around(config, rules, now).reach
     clean, _ = sanitise(config, actions)
     commands = (actions_modern.decide if config.actions == "modern" else decide)(config, before, clean).commands
     pulls = jnp.stack([pulled(config, commands)[w] for w in range(len(WEAPON_NAMES))], -1)
@@ -262,6 +267,7 @@ def count_behaviour(
         events=sums.events + events,
         components=sums.components + step.info.reward_components,
         fired=sums.fired + fired,
+        fired_in_reach=sums.fired_in_reach + jnp.where(within, fired, 0.0),
         pulls=sums.pulls + (able & pulls),
         chances=sums.chances + (able & sight.reach),
         taken=sums.taken + (able & pulls & sight.reach),
@@ -282,6 +288,7 @@ class Behaviour(flax.struct.PyTreeNode):
     events: np.ndarray  # [games, 2, team, events]
     components: np.ndarray  # [games, 2, team, components]
     fired: np.ndarray  # [games, 2, team, weapons]
+    fired_in_reach: np.ndarray
     pulls: np.ndarray
     chances: np.ndarray
     taken: np.ndarray
@@ -302,7 +309,7 @@ def behaviour_of(sums: BehaviourSums) -> Behaviour:
         return rows
 
     per_side = {name: own_first(getattr(sums, name), False) for name in ("by_range", "places", "first_zone")}
-    per_mech = ("events", "components", "fired", "pulls", "chances", "taken")
+    per_mech = ("events", "components", "fired", "fired_in_reach", "pulls", "chances", "taken")
     return Behaviour(**per_side, **{name: own_first(getattr(sums, name), True) for name in per_mech})
 
 
@@ -357,16 +364,20 @@ def summarize_behaviour(config: EnvConfig, behaviour: Behaviour, length: np.ndar
         for w, name in enumerate(WEAPON_NAMES):
             pulls, chances, taken = (x[:, side, :, w].sum() for x in (b.pulls, b.chances, b.taken))
             shots_by_range = b.by_range[:, side, w].sum(0)
+            fired, in_reach = (x[:, side, :, w].sum() for x in (b.fired, b.fired_in_reach))
             weapons[name] = {
-                "shots_per_game": float(b.fired[:, side, :, w].sum()) / games,
+                "shots_per_game": float(fired) / games,
+                "shots_in_reach": _rate(in_reach, fired),
                 "pulls_in_reach": _rate(taken, pulls),
                 "chances_taken": _rate(taken, chances),
                 "by_range": [float(x) / games for x in shots_by_range],
             }
         aimed = [w for w in range(len(WEAPON_NAMES)) if w != SMOKE]
+        guns = [GAUSS, AUTOCANNON]  # these spend heat and cooldown without a target as well
         reached = b.first_zone[:, side]
         out[whose] = {
             "weapons": weapons,
+            "gun_shots_in_reach": _rate(b.fired_in_reach[:, side][..., guns].sum(), b.fired[:, side][..., guns].sum()),
             "pulls_in_reach": _rate(b.taken[:, side][..., aimed].sum(), b.pulls[:, side][..., aimed].sum()),
             "chances_taken": _rate(b.taken[:, side][..., aimed].sum(), b.chances[:, side][..., aimed].sum()),
             "heat": {

@@ -81,7 +81,7 @@ def draw_weapons(axis: Any, behaviour: dict[str, Any]) -> None:
 def draw_habits(axis: Any, behaviour: dict[str, Any], opponent: str) -> None:
     """Shares that tell how a side plays, for both sides."""
     rows = {
-        "pulls in reach": lambda b: b["pulls_in_reach"],
+        "gun shots in reach": lambda b: b["gun_shots_in_reach"],
         "chances taken": lambda b: b["chances_taken"],
         "time in zone": lambda b: b["zone"]["in_zone"],
         "mean heat": lambda b: b["heat"]["mean"],
