@@ -1,0 +1,121 @@
+"""How policies play, in numbers: a trained run beside the untrained policy it started from and the scripted opponent.
+
+    python benchmarks/behaviour.py runs/long/seed0 runs/long/seed1 --games 200 --out docs/results/behaviour.md
+
+Each policy plays games against the scripted opponent at its full fire rate, on maps that training never saw, both sides of each. Of
+several runs the mean is shown, the range in brackets.
+"""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from echelon_jax.cli.common import set_up_jax
+
+EVALUATION_SEED = 2000
+Read = Callable[[dict[str, Any], str], float | None]
+
+
+def percent(*path: str) -> Read:
+    """A share somewhere in a side's behaviour."""
+
+    def read(result: dict[str, Any], whose: str) -> float | None:
+        value: Any = result["behaviour"][whose]
+        for name in path:
+            value = value[name]
+        return None if value is None else 100 * value
+
+    return read
+
+
+def plain(*path: str) -> Read:
+    """A number somewhere in a side's behaviour."""
+    share = percent(*path)
+
+    def read(result: dict[str, Any], whose: str) -> float | None:
+        value = share(result, whose)
+        return None if value is None else value / 100
+
+    return read
+
+
+def zone_share(result: dict[str, Any], whose: str) -> float:
+    """Share of all zone seconds that are a side's."""
+    return 100 * (result["zone_share"] if whose == "own" else 1 - result["zone_share"])
+
+
+def wins(result: dict[str, Any], whose: str) -> float:
+    """Share of games that a side won."""
+    return 100 * result["wins" if whose == "own" else "losses"] / result["games"]
+
+
+ROWS: dict[str, tuple[Read, str]] = {
+    "games won": (wins, "%"),
+    "share of all zone seconds": (zone_share, "%"),
+    "time of living mechs in the zone": (percent("zone", "in_zone"), "%"),
+    "games in which the side reaches the zone": (percent("zone", "reached"), "%"),
+    "first there after": (plain("zone", "first_seconds"), "s"),
+    "gun shots with an enemy in range and arc": (percent("gun_shots_in_reach"), "%"),
+    "chances to fire taken": (percent("chances_taken"), "%"),
+    "decisions that vent at 75 % of the heat cap or more": (percent("heat", "vents_when_hot"), "%"),
+    "decisions that vent below that": (percent("heat", "vents_when_cool"), "%"),
+    "mean heat, share of the cap": (percent("heat", "mean"), "%"),
+    "shutdowns a game": (plain("heat", "shutdowns_per_game"), ""),
+    "time shut down": (percent("heat", "over_cap"), "%"),
+}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("runs", type=Path, nargs="+")
+    parser.add_argument("--games", type=int, default=200)
+    parser.add_argument("--opponent", default="scripted")
+    parser.add_argument("--out", type=Path)
+    parser.add_argument("--threads", type=int, default=1)
+    args = parser.parse_args()
+    set_up_jax(args.threads)
+    from learning import untrained
+
+    from echelon_jax.cli.evaluate import evaluate_policy
+    from echelon_jax.learn.checkpoint import load_policy
+
+    trained, before = [], []
+    for run in args.runs:
+        policy = load_policy(run)
+        start = untrained(policy.config, policy.env_config)
+        for kept, player in ((trained, policy), (before, start)):
+            kept.append(
+                evaluate_policy(player, args.opponent, games=args.games, arenas=args.games, seed=EVALUATION_SEED)
+            )
+        print(f"{run}: {trained[-1]['win_rate']:.1%} of {args.games} games", flush=True)
+
+    def shown(results: list[dict[str, Any]], whose: str, read: Read, unit: str) -> str:
+        values = [value for value in (read(result, whose) for result in results) if value is not None]
+        if not values:
+            return "-"
+        text = f"{sum(values) / len(values):.3g}"
+        if len(values) > 1:
+            text += f" ({min(values):.3g} to {max(values):.3g})"
+        return f"{text} {unit}".strip()
+
+    lines = [
+        f"| against {args.opponent} | untrained | trained | {args.opponent}, against the trained |",
+        "| --- | --- | --- | --- |",
+    ]
+    for label, (read, unit) in ROWS.items():
+        cells = [
+            shown(results, whose, read, unit)
+            for results, whose in ((before, "own"), (trained, "own"), (trained, "other"))
+        ]
+        lines.append(f"| {label} | " + " | ".join(cells) + " |")
+    table = "\n".join(lines) + "\n"
+    if args.out:
+        args.out.write_text(table)
+    print(table)
+
+
+if __name__ == "__main__":
+    main()
