@@ -68,6 +68,29 @@ ROWS: dict[str, tuple[Read, str]] = {
 }
 
 
+def shown(results: list[dict[str, Any]], whose: str, read: Read, unit: str) -> str:
+    """A number of one side over several results: mean and range."""
+    values = [value for value in (read(result, whose) for result in results) if value is not None]
+    if not values:
+        return "-"
+    text = f"{sum(values) / len(values):.3g}"
+    if len(values) > 1:
+        text += f" ({min(values):.3g} to {max(values):.3g})"
+    return f"{text} {unit}".strip()
+
+
+def table(before: list[dict[str, Any]], trained: list[dict[str, Any]], opponent: str) -> str:
+    """Results of the untrained and of the trained policies against one opponent, as a table of the documentation."""
+    lines = [
+        f"| against {opponent} | untrained | trained | {opponent}, against the trained |",
+        "| --- | --- | --- | --- |",
+    ]
+    sides = ((before, "own"), (trained, "own"), (trained, "other"))
+    for label, (read, unit) in ROWS.items():
+        lines.append(f"| {label} | " + " | ".join(shown(results, whose, read, unit) for results, whose in sides) + " |")
+    return "\n".join(lines) + "\n"
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("runs", type=Path, nargs="+")
@@ -82,39 +105,19 @@ def main() -> None:
     from echelon_jax.cli.evaluate import evaluate_policy
     from echelon_jax.learn.checkpoint import load_policy
 
-    trained, before = [], []
+    before, trained = [], []
     for run in args.runs:
         policy = load_policy(run)
         start = untrained(policy.config, policy.env_config)
-        for kept, player in ((trained, policy), (before, start)):
+        for kept, player in ((before, start), (trained, policy)):
             kept.append(
                 evaluate_policy(player, args.opponent, games=args.games, arenas=args.games, seed=EVALUATION_SEED)
             )
         print(f"{run}: {trained[-1]['win_rate']:.1%} of {args.games} games", flush=True)
-
-    def shown(results: list[dict[str, Any]], whose: str, read: Read, unit: str) -> str:
-        values = [value for value in (read(result, whose) for result in results) if value is not None]
-        if not values:
-            return "-"
-        text = f"{sum(values) / len(values):.3g}"
-        if len(values) > 1:
-            text += f" ({min(values):.3g} to {max(values):.3g})"
-        return f"{text} {unit}".strip()
-
-    lines = [
-        f"| against {args.opponent} | untrained | trained | {args.opponent}, against the trained |",
-        "| --- | --- | --- | --- |",
-    ]
-    for label, (read, unit) in ROWS.items():
-        cells = [
-            shown(results, whose, read, unit)
-            for results, whose in ((before, "own"), (trained, "own"), (trained, "other"))
-        ]
-        lines.append(f"| {label} | " + " | ".join(cells) + " |")
-    table = "\n".join(lines) + "\n"
+    text = table(before, trained, args.opponent)
     if args.out:
-        args.out.write_text(table)
-    print(table)
+        args.out.write_text(text)
+    print(text)
 
 
 if __name__ == "__main__":

@@ -3,19 +3,19 @@
     python benchmarks/learning.py networks
     python benchmarks/learning.py ablations --seeds 0 1 2
     python benchmarks/learning.py rules
+    python benchmarks/learning.py long --games 200
 
-Trains one run per variant and seed with the `cpu` preset (ablations: smaller runs on 28x28 maps), then plays evaluation games of
-the untrained and of the trained policy against the scripted opponent at its full fire rate, on maps that training never saw, both
-sides of each, under the rules it was trained with. Every finished run is kept under --work, so that a comparison that was cut off
-goes on where it stopped, and `--variant NAME` lets several processes share one. Writes NAME.json, NAME.png and NAME.md into
---out once all runs are there.
+Trains one run per variant and seed with the `cpu` preset (ablations: smaller runs on 28x28 maps; long: four times the updates),
+then plays evaluation games of the untrained and of the trained policy against the scripted opponent at its full fire rate, on
+maps that training never saw, both sides of each, under the rules it was trained with. Every finished run is kept under --work, so
+that a comparison that was cut off goes on where it stopped, and `--variant NAME` lets several processes share one. Writes
+NAME.json, NAME.png and NAME.md into --out once all runs are there.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
-import time
 from pathlib import Path
 from typing import Any
 
@@ -33,6 +33,15 @@ SMALL = {
     "learning_rate_end": 0.2,
     "bank_size": 16,
 }
+# Two million environment steps. Mechs answer for the result after their death only once they can fight (docs/results/learning.md).
+LONG = {
+    "updates": 240,
+    "learning_rate_end": 0.1,
+    "bank_size": 128,
+    "entropy_end": 0.3,
+    "after_death": 1.0,
+    "after_death_ramp": 120,
+}
 # Of each comparison: its variants as (what it changes in the training configuration, rules).
 COMPARISONS: dict[str, dict[str, tuple[dict[str, Any], str]]] = {
     "networks": {"modern": ({}, "mended"), "original": (ORIGINAL_NETWORK, "mended")},
@@ -43,12 +52,14 @@ COMPARISONS: dict[str, dict[str, tuple[dict[str, Any], str]]] = {
         "share_after_death": ({**SMALL, "after_death": 1.0}, "mended"),
     },
     "rules": {"mended": (ORIGINAL_NETWORK, "mended"), "original": (ORIGINAL_NETWORK, "original")},
+    "long": {"modern": (LONG, "mended")},
 }
-PRESETS = {"networks": "cpu", "ablations": "smoke", "rules": "cpu"}
+PRESETS = {"networks": "cpu", "ablations": "smoke", "rules": "cpu", "long": "cpu"}
 TITLES = {
     "networks": "The modern network against the original's",
     "ablations": "What the parts of the modern learner do",
     "rules": "The mended game against the original's",
+    "long": "Longer runs",
 }
 SHOWN = {"win_rate": "wins in training", "zone_share": "zone share", "per_episode/damage_learner": "damage per episode"}
 JUDGED = {
@@ -88,19 +99,20 @@ def run_seed(seed: int, preset: str, overrides: dict[str, Any], rules: str, game
     env_config = GameFlags(rules=rules).config(DEFAULT_SIZE[preset])
     config = TrainConfig.preset(preset, **{**overrides, "seed": seed}).validate()
     resume = (folder / "checkpoints").exists()
-    began, cpu = time.perf_counter(), time.process_time()
     Runner(folder, config, env_config, resume=resume).train()
-    wall, cpu = time.perf_counter() - began, time.process_time() - cpu
     lines = (folder / "metrics.jsonl").read_text().splitlines()
     results = {}
     for name, policy in (("untrained", untrained(config, env_config)), ("trained", load_policy(folder))):
         results[name] = evaluate_policy(policy, "scripted", games=games, arenas=games, seed=EVALUATION_SEED)
     keys = ("update", "env_steps", "env_steps_per_cpu_second", *SHOWN)
     curve = [{key: line.get(key) for key in keys} for line in map(json.loads, lines)]
+    # From the lines, so that a run that was cut off and resumed costs all that it cost; compiling is not in them.
+    steps = config.decisions_per_update * config.updates_per_launch
+    cpu = sum(steps / point["env_steps_per_cpu_second"] for point in curve)
     kept = {
         name: {key: row[key] for key in (*JUDGED, "win_rate_low", "win_rate_high")} for name, row in results.items()
     }
-    return {"seed": seed, "wall_seconds": wall, "cpu_seconds": cpu, "curve": curve, **kept}
+    return {"seed": seed, "cpu_seconds": cpu, "curve": curve, **kept}
 
 
 def draw(variants: dict[str, list[dict[str, Any]]], path: Path) -> None:

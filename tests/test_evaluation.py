@@ -1,5 +1,6 @@
 """Evaluation games: what is counted agrees with the game's own counters, is drawn, and is the same every time."""
 
+import importlib.util
 from pathlib import Path
 
 import jax
@@ -35,6 +36,7 @@ from echelon_jax.viewing.topdown import BANNER, TEAM_COLOURS, draw_frame, write_
 from echelon_jax.worldgen.bank import generate_worlds
 
 ENV = EnvConfig(size_x=28, size_y=28)
+BEHAVIOUR = Path(__file__).parents[1] / "benchmarks" / "behaviour.py"
 # One program instead of hundreds of small ones.
 look = jax.jit(look_around, static_argnums=0)
 count = jax.jit(count_behaviour, static_argnums=0)
@@ -146,6 +148,20 @@ def test_the_summary_is_made_of_plain_numbers_in_range(games: Games) -> None:
         for share in ("over_cap", "vents_when_hot", "vents_when_cool", "vented_before_shutdown"):
             assert summary[whose]["heat"][share] is None or 0 <= summary[whose]["heat"][share] <= 1
         assert set(summary[whose]["per_class"]) == {"scout", "light", "medium", "heavy"}
+
+
+def test_the_table_of_how_policies_play_has_a_number_in_every_row(played: tuple[Evaluation, Recorder]) -> None:
+    spec = importlib.util.spec_from_file_location("behaviour", BEHAVIOUR)
+    assert spec is not None and spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    result = played[0].against["scripted"]
+    rows = module.table([result], [result, result], "scripted").splitlines()[2:]
+    assert len(rows) == len(module.ROWS)
+    won = next(row for row in rows if "games won" in row)
+    assert won.split("|")[4].strip().startswith(f"{100 * result['losses'] / 4:.3g} (")
+    scripted_in_reach = next(row for row in rows if "gun shots" in row).split("|")[4]
+    assert float(scripted_in_reach.split()[0]) > 80  # it fires at what it sees
 
 
 def test_the_same_seed_gives_the_same_games(played: tuple[Evaluation, Recorder]) -> None:
