@@ -5,7 +5,7 @@
     python benchmarks/learning.py rules
     python benchmarks/learning.py long --games 200
 
-Trains one run per variant and seed with the `cpu` preset (ablations: smaller runs on 28x28 maps; long: four times the updates),
+Trains one run per variant and seed with the `cpu` preset (ablations: smaller runs on 28x28 maps; long: three times the updates),
 then plays evaluation games of the untrained and of the trained policy against the scripted opponent at its full fire rate, on
 maps that training never saw, both sides of each, under the rules it was trained with. Every finished run is kept under --work, so
 that a comparison that was cut off goes on where it stopped, and `--variant NAME` lets several processes share one. Writes
@@ -33,14 +33,15 @@ SMALL = {
     "learning_rate_end": 0.2,
     "bank_size": 16,
 }
-# Two million environment steps. Mechs answer for the result after their death only once they can fight (docs/results/learning.md).
+# 1.5 million environment steps. Mechs answer for the result after their death only once they can fight (docs/results/learning.md).
 LONG = {
-    "updates": 240,
+    "updates": 180,
     "learning_rate_end": 0.1,
     "bank_size": 128,
     "entropy_end": 0.3,
     "after_death": 1.0,
-    "after_death_ramp": 120,
+    "after_death_start": 80,
+    "after_death_ramp": 40,
 }
 # Of each comparison: its variants as (what it changes in the training configuration, rules).
 COMPARISONS: dict[str, dict[str, tuple[dict[str, Any], str]]] = {

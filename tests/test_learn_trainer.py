@@ -16,7 +16,7 @@ from echelon_jax.learn.checkpoint import CheckpointError, load_policy, restore, 
 from echelon_jax.learn.config import TrainConfig
 from echelon_jax.learn.metrics import Metrics, no_sums, summarize
 from echelon_jax.learn.ppo import UpdateMetrics
-from echelon_jax.learn.trainer import Ramp, make_train
+from echelon_jax.learn.trainer import Ramp, make_train, share_after_death
 
 TRAIN = TrainConfig(
     arenas=16,
@@ -87,6 +87,16 @@ def test_the_fire_probability_reported_is_the_one_that_acted(learnt):
 def test_a_ramp_of_no_length_is_at_its_end():
     ramp = Ramp(jnp.float32(0.2), jnp.float32(1.0), jnp.float32(0.0))
     assert float(ramp.at(jnp.int32(0))) == 1.0
+
+
+@pytest.mark.parametrize(
+    ("start", "ramp", "shares"),
+    [(0, 4, [0, 0.2, 0.4, 0.6, 0.8, 0.8]), (2, 2, [0, 0, 0, 0.4, 0.8, 0.8]), (2, 0, [0, 0, 0.8, 0.8, 0.8, 0.8])],
+)
+def test_the_share_after_death_begins_to_rise_at_its_update(start, ramp, shares):
+    config = dataclasses.replace(TRAIN, after_death=0.8, after_death_start=start, after_death_ramp=ramp)
+    found = [float(share_after_death(config, jnp.int32(update))) for update in range(len(shares))]
+    np.testing.assert_allclose(found, shares, atol=1e-6)
 
 
 def test_one_trace_serves_every_launch(trainer):

@@ -38,7 +38,8 @@ class TrainConfig:
         gamma: discount of rewards, per decision.
         gae_lambda: decay of the advantages' trace, per decision.
         after_death: share of the team's result that a mech still answers for after its own death (modern reward, team_critic).
-        after_death_ramp: updates over which that share rises from 0; 0 for none.
+        after_death_start: updates before that share begins to rise from 0.
+        after_death_ramp: updates over which it rises; 0 for a jump.
         clip: of the probability ratio.
         entropy_coefficient: weight of the entropy in the loss.
         value_coefficient: weight of the value loss in the loss.
@@ -94,6 +95,7 @@ class TrainConfig:
     gamma: float = 0.99
     gae_lambda: float = 0.95
     after_death: float = 0.0
+    after_death_start: int = 0
     after_death_ramp: int = 30
     clip: float = 0.2
     entropy_coefficient: float = 0.003
@@ -277,6 +279,7 @@ _WHOLE = {
     "hidden": 1,
     "lstm": 1,
     "fire_ramp": 0,
+    "after_death_start": 0,
     "after_death_ramp": 0,
     "bank_size": 1,
     "bank_swap_every": 0,

@@ -59,6 +59,13 @@ class Ramp(flax.struct.PyTreeNode):
         return self.start + jnp.clip(done, 0.0, 1.0) * (self.end - self.start)
 
 
+def share_after_death(config: TrainConfig, update: Int32[Array, ""]) -> Float32[Array, ""]:
+    """Return the share of its team's result after its own death that a mech answers for, before an update counted from 0."""
+    ramp = Ramp(jnp.float32(0.0), jnp.float32(config.after_death), jnp.float32(config.after_death_ramp))
+    since = update - config.after_death_start
+    return jnp.where(since >= 0, ramp.at(since), 0.0)
+
+
 class TrainState(flax.struct.PyTreeNode):
     """All that a run needs to go on; a checkpoint holds exactly this."""
 
@@ -175,8 +182,6 @@ def make_train(env: BatchEnv, config: TrainConfig, opponent: Agent | None = None
             guard=guard.begin(params, empty_moments(features.own_size), empty_moments()),
         )
 
-    after_death = Ramp(jnp.float32(0.0), jnp.float32(config.after_death), jnp.float32(config.after_death_ramp))
-
     def pace(update: Int32[Array, ""], lowered: Float32[Array, ""]) -> ppo.Pace:
         done = jnp.clip(update.astype(jnp.float32) / config.updates, 0.0, 1.0)
 
@@ -236,7 +241,7 @@ def make_train(env: BatchEnv, config: TrainConfig, opponent: Agent | None = None
             ended = jnp.broadcast_to(rollout.over[..., None], ended.shape)
         valued = jnp.ones_like(rollout.alive) if through_death else rollout.alive
         died = rollout.alive & rollout.terminated & ~rollout.over[..., None]
-        passed_on = jnp.where(died, after_death.at(state.update), 1.0) if through_death else None
+        passed_on = jnp.where(died, share_after_death(config, state.update), 1.0) if through_death else None
         advantage, returns = generalized_advantages(
             reward=rollout.reward,
             value=value,
