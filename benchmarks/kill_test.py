@@ -281,7 +281,7 @@ def main() -> int:
     place.mkdir(parents=True, exist_ok=True)
     good = True
     if given.save_kills:
-        good &= part("save", save_life, given.save_kills, 4 * given.save_kills, 2, place, given.seed)
+        good &= part("save", save_life, given.save_kills, 16 * given.save_kills, 2, place, given.seed)
     if given.train_kills:
         updates = given.train_updates or 8 * given.train_kills
         good &= part("train", train_life, given.train_kills, updates, SAVE_EVERY, place, given.seed)
