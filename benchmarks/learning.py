@@ -71,6 +71,7 @@ JUDGED = {
     "return_own": "return per mech",
 }
 EVALUATION_SEED = 1000
+GAMES = 100
 
 
 def untrained(config: Any, env_config: Any) -> Any:
@@ -182,7 +183,7 @@ def main() -> None:
     parser.add_argument("--preset", help="instead of the comparison's own: cpu, and smoke for ablations")
     parser.add_argument("--updates", type=int, help="of each run instead of the preset's")
     parser.add_argument("--variant", nargs="+", help="train only these, for another process to put together")
-    parser.add_argument("--games", type=int, default=100)
+    parser.add_argument("--games", type=int, default=GAMES)
     parser.add_argument("--out", type=Path, default=Path("docs/results"))
     parser.add_argument("--work", type=Path, default=Path("runs/learning"))
     parser.add_argument("--threads", type=int, default=1)
@@ -209,7 +210,8 @@ def main() -> None:
         return
     seeds = " ".join(map(str, args.seeds))
     updates = "" if args.updates is None else f" --updates {args.updates}"
-    command = f"python benchmarks/learning.py {args.comparison} --seeds {seeds}{updates}"
+    games = "" if args.games == GAMES else f" --games {args.games}"
+    command = f"python benchmarks/learning.py {args.comparison} --seeds {seeds}{updates}{games}"
     report = {"preset": preset, "games": args.games, "command": command, "variants": found}
     args.out.mkdir(parents=True, exist_ok=True)
     (args.out / f"{args.comparison}.json").write_text(json.dumps(report))
