@@ -57,7 +57,7 @@ fuzz: $(VENV)/.run
 soak: $(VENV)/.run
 	$(BIN)/python benchmarks/soak.py
 
-# SIGKILL at 100 random moments, many inside a save, and resume each time (docs/reliability.md). Some 20 minutes on a free core.
+# SIGKILL at 100 random moments, many inside a save, and resume each time (docs/reliability.md). Some ten minutes on a free core.
 kill-test: $(VENV)/.run
 	$(BIN)/python benchmarks/kill_test.py
 
