@@ -9,11 +9,12 @@ from echelon_jax.learn.metrics import summarize
 from echelon_jax.learn.rewards import reward_weights
 from echelon_jax.learn.trainer import make_train
 
-UPDATES = 40  # of a schedule of 60
+UPDATES = 40  # at most, of a schedule of 60
+RECENT = 5  # updates that are judged together
 
 
 def test_a_policy_learns_to_hold_the_zone_on_a_tiny_map():
-    """82,000 environment steps of the default learner against mechs that act at random; two minutes, half of it compiling."""
+    """At most 82,000 environment steps of the default learner against mechs that act at random; half of the time is compiling."""
     env_config = EnvConfig(size_x=28, size_y=28)
     config = TrainConfig.smoke(
         arenas=32,
@@ -29,10 +30,14 @@ def test_a_policy_learns_to_hold_the_zone_on_a_tiny_map():
     params = env.params(worlds, rewards=reward_weights(config, env_config))
     train = make_train(AutoReset(env), config)
     state, metrics = train.init(jax.random.key(0), params), []
+    after: dict = {}
     for _ in range(UPDATES):
         state, m = train.launch(state, params)
         metrics.append(jax.tree.map(np.asarray, m))
-    before, after = summarize(metrics[:3], 5), summarize(metrics[-5:], 5)
+        after = summarize(metrics[-RECENT:], env_config.team_size)
+        if after["in_zone"] > 0.15 and (after["win_rate"] or 0) > 0.85 and after["zone_share"] > 0.8:
+            break  # learnt
+    before = summarize(metrics[:3], env_config.team_size)
     assert before["in_zone"] < 0.1 and after["in_zone"] > 0.15
     assert after["win_rate"] > 0.85 and after["zone_share"] > 0.8
     assert train.launch._cache_size() == 1  # nothing compiled after the first update
