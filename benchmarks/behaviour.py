@@ -1,9 +1,9 @@
-"""How policies play, in numbers: a trained run beside the untrained policy it started from and the scripted opponent.
+"""How policies play, in numbers: a trained run beside the untrained policy it started from and its opponent.
 
-    python benchmarks/behaviour.py runs/long/seed0 runs/long/seed1 --games 200 --out docs/results/behaviour.md
+    python benchmarks/behaviour.py runs/long/seed0 runs/long/seed1 --games 200 --out table.md
 
-Each policy plays games against the scripted opponent at its full fire rate, on maps that training never saw, both sides of each. Of
-several runs the mean is shown, the range in brackets.
+Each policy plays games against the scripted opponent at its full fire rate (or `--opponent random`), on maps that training never
+saw, both sides of each. Of several runs the mean is shown, the range in brackets.
 """
 
 from __future__ import annotations
@@ -19,27 +19,21 @@ EVALUATION_SEED = 2000
 Read = Callable[[dict[str, Any], str], float | None]
 
 
-def percent(*path: str) -> Read:
-    """A share somewhere in a side's behaviour."""
+def number(*path: str, scale: float = 1.0) -> Read:
+    """A number somewhere in a side's behaviour, times `scale`."""
 
     def read(result: dict[str, Any], whose: str) -> float | None:
         value: Any = result["behaviour"][whose]
         for name in path:
             value = value[name]
-        return None if value is None else 100 * value
+        return None if value is None else scale * value
 
     return read
 
 
-def plain(*path: str) -> Read:
-    """A number somewhere in a side's behaviour."""
-    share = percent(*path)
-
-    def read(result: dict[str, Any], whose: str) -> float | None:
-        value = share(result, whose)
-        return None if value is None else value / 100
-
-    return read
+def percent(*path: str) -> Read:
+    """A share somewhere in a side's behaviour, in percent."""
+    return number(*path, scale=100.0)
 
 
 def zone_share(result: dict[str, Any], whose: str) -> float:
@@ -57,13 +51,13 @@ ROWS: dict[str, tuple[Read, str]] = {
     "share of all zone seconds": (zone_share, "%"),
     "time of living mechs in the zone": (percent("zone", "in_zone"), "%"),
     "games in which the side reaches the zone": (percent("zone", "reached"), "%"),
-    "first there after": (plain("zone", "first_seconds"), "s"),
+    "first there after": (number("zone", "first_seconds"), "s"),
     "gun shots with an enemy in range and arc": (percent("gun_shots_in_reach"), "%"),
     "chances to fire taken": (percent("chances_taken"), "%"),
     "decisions that vent at 75 % of the heat cap or more": (percent("heat", "vents_when_hot"), "%"),
     "decisions that vent below that": (percent("heat", "vents_when_cool"), "%"),
     "mean heat, share of the cap": (percent("heat", "mean"), "%"),
-    "shutdowns a game": (plain("heat", "shutdowns_per_game"), ""),
+    "shutdowns a game": (number("heat", "shutdowns_per_game"), ""),
     "time shut down": (percent("heat", "over_cap"), "%"),
 }
 
@@ -103,11 +97,17 @@ def main() -> None:
     from learning import untrained
 
     from echelon_jax.cli.evaluate import evaluate_policy
-    from echelon_jax.learn.checkpoint import load_policy
+    from echelon_jax.learn.checkpoint import CheckpointError, load_policy
+    from echelon_jax.learn.config import OPPONENTS
 
+    if args.opponent not in OPPONENTS:
+        parser.error(f"--opponent must be one of {', '.join(OPPONENTS)}, got {args.opponent!r}")
+    try:
+        policies = [load_policy(run) for run in args.runs]
+    except CheckpointError as error:
+        parser.error(str(error))
     before, trained = [], []
-    for run in args.runs:
-        policy = load_policy(run)
+    for run, policy in zip(args.runs, policies, strict=True):
         start = untrained(policy.config, policy.env_config)
         for kept, player in ((before, start), (trained, policy)):
             kept.append(

@@ -72,9 +72,7 @@ class BehaviourSums(flax.struct.PyTreeNode):
     events: Float32[Array, "arenas mechs events"]  # EVENTS
     components: Float32[Array, "arenas mechs components"]  # REWARD_COMPONENTS
     fired: Float32[Array, "arenas mechs weapons"]  # shots
-    fired_in_reach: Float32[
-        Array, "arenas mechs weapons"
-    ]  # of these, with a living enemy in range and arc at either end of the decision
+    fired_in_reach: Float32[Array, "arenas mechs weapons"]  # of these, an enemy in reach at either end of the decision
     pulls: Float32[Array, "arenas mechs weapons"]  # decisions with the trigger pulled and the weapon able to fire
     chances: Float32[Array, "arenas mechs weapons"]  # decisions able to fire with a living enemy in range and arc
     taken: Float32[Array, "arenas mechs weapons"]  # both
