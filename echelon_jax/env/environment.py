@@ -42,6 +42,7 @@ from echelon_jax.sim.noise import Noise, sample_noise
 from echelon_jax.sim.rules import SimRules, sim_rules
 from echelon_jax.sim.state import Grid
 from echelon_jax.sim.step import initial_state, simulate
+from echelon_jax.sim.widths import LoopWidths
 from echelon_jax.worldgen.bank import WorldArrays
 
 BANK_CHUNK = 64  # worlds observed at once while a bank is made
@@ -111,11 +112,13 @@ def fresh_state(
     )
 
 
-def look(config: EnvConfig, rules: SimRules, state: EnvState) -> tuple[Observed, Recall | None]:
+def look(
+    config: EnvConfig, rules: SimRules, state: EnvState, widths: LoopWidths | None = None
+) -> tuple[Observed, Recall | None]:
     """What is seen in a state, original or modern, and the memory that the modern observation keeps."""
     if config.observation == "modern":
-        return observations_modern.observe(config, rules, state)
-    return observe(config, rules, state), None
+        return observations_modern.observe(config, rules, state, widths)
+    return observe(config, rules, state, widths), None
 
 
 def keep(mask: Bool[Array, " arenas"], old: Tree, new: Tree) -> Tree:
@@ -155,6 +158,7 @@ class Echelon:
 
     Attributes:
         config: sizes, clock and switches.
+        widths: of the loops of a step, which change its speed and not its result; without them those of the backend.
 
     Example:
         >>> env = Echelon(EnvConfig.original(size_x=40, size_y=40))
@@ -164,6 +168,7 @@ class Echelon:
     """
 
     config: EnvConfig
+    widths: LoopWidths | None = None
 
     # Layouts and bounds.
 
@@ -323,7 +328,7 @@ class Echelon:
             mechs=decision.mechs.replace(alive=was_alive & ~over[:, None]),
             projectiles=state.sim.projectiles.replace(alive=state.sim.projectiles.alive & ~over[:, None]),
         )
-        after = simulate(config, rules, before, decision.commands, noise)
+        after = simulate(config, rules, before, decision.commands, noise, self.widths)
         small = keep(over, state.sim.replace(grid=None), after.replace(grid=None))
         sim = small.replace(grid=after.grid)
         mechs = sim.mechs
@@ -361,7 +366,7 @@ class Echelon:
         result = kept.replace(sim=sim, place=state.place)
 
         # Observations and statistics.
-        seen, recall = look(config, rules, result)
+        seen, recall = look(config, rules, result, self.widths)
         counted = step_statistics(sim.tally, state, fallen, legged, hot, bad_actions, seen.bad)
         result = result.replace(
             contact_slots=seen.contact_slots,

@@ -26,6 +26,7 @@ from echelon_jax.rules.weapons import AUTOCANNON, FLAMER, GAUSS, LASER, MISSILE,
 from echelon_jax.sim import ewar
 from echelon_jax.sim.grid import levels_under, mask_below
 from echelon_jax.sim.rules import MAX_BOX_COLUMNS, SimRules
+from echelon_jax.sim.widths import LoopWidths
 
 SIGHT_RANGE = (
     24.0  # voxels up to which sight is looked at for its own sake; no weapon that needs it reaches further than 20
@@ -235,7 +236,9 @@ def _axes(yaw: Float32[Array, "arenas mechs"]) -> Frame:
     return Frame(jnp.cos(yaw), jnp.sin(yaw))
 
 
-def observe(config: EnvConfig, rules: SimRules, state: EnvState) -> tuple[Observed, Recall]:
+def observe(
+    config: EnvConfig, rules: SimRules, state: EnvState, widths: LoopWidths | None = None
+) -> tuple[Observed, Recall]:
     """Observations of every mech, zeros for the dead, and the memory with what is seen now.
 
     Observing the same state with the returned memory gives the same observation. Contact slots are filled only where the
@@ -259,7 +262,7 @@ def observe(config: EnvConfig, rules: SimRules, state: EnvState) -> tuple[Observ
     if config.observation_mode != "full":
         seen_at_once = contacts.visible_without_sight(config, rules, state, distance, quality, smoke)
         asks = near | (candidates & ~seen_at_once)
-    in_view = clear_between(config, state.sim.grid.opaque, mechs.position, asks & smoke)
+    in_view = clear_between(config, state.sim.grid.opaque, mechs.position, asks & smoke, widths)
     clear, visible = near & in_view, candidates
     if config.observation_mode != "full":
         visible = candidates & (seen_at_once | in_view)

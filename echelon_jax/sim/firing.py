@@ -12,7 +12,7 @@ import flax.struct
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Bool, Float32, Int32
+from jaxtyping import Array, Bool, Float32, Int32, UInt32
 
 from echelon_jax.config import EnvConfig
 from echelon_jax.rules import constants as k
@@ -20,12 +20,13 @@ from echelon_jax.rules.weapons import AUTOCANNON, FLAMER, GAUSS, LASER, MISSILE,
 from echelon_jax.sim.effects import count_hit
 from echelon_jax.sim.geometry import direction_if_far, grid_rank, is_leg_hit, rear_multiplier, team_masks
 from echelon_jax.sim.launch import Launch, launch
-from echelon_jax.sim.queues import compact
-from echelon_jax.sim.rays import pair_sight
+from echelon_jax.sim.queues import pick_rows
+from echelon_jax.sim.rays import pair_sight, sight, smoke_clear
 from echelon_jax.sim.rules import SimRules
-from echelon_jax.sim.state import Commands, Grid, Mechs, SimState, Tally
+from echelon_jax.sim.state import Commands, Grid, Mechs, SimState, Smoke, Tally
 from echelon_jax.sim.turns import NO_WEAPON, drawn_rows, pulled, turns
-from echelon_jax.sim.wrecks import WRECKS_PER_ROUND, next_wrecks, place_wrecks
+from echelon_jax.sim.widths import LoopWidths
+from echelon_jax.sim.wrecks import next_buried, next_wrecks, place_wrecks
 
 
 class _Geometry(flax.struct.PyTreeNode):
@@ -75,27 +76,93 @@ def _bury_and_look_again(
     mechs: Mechs,
     view: Bool[Array, "arenas mechs mechs"],
     dead: Bool[Array, "arenas mechs"],
-    draws: Float32[Array, "arenas mechs"] | None,
+    widths: LoopWidths,
+    rolls: Float32[Array, "arenas mechs"] | None,
 ) -> tuple[Grid, Bool[Array, "arenas mechs mechs"]]:
     """Place the wrecks of the dead and re-test the clear views of their arenas; nothing is done where nobody died."""
-    arenas = dead.shape[0]
-    chunk = min(arenas, WRECKS_PER_ROUND)
 
     def more(carry: tuple[Grid, Array, Array]) -> Bool[Array, ""]:
         return carry[2].any()
 
     def one_round(carry: tuple[Grid, Array, Array]) -> tuple[Grid, Array, Array]:
         grid, view, left = carry
-        queue, _ = compact(left.any(-1), chunk)
-        mech, wanted, others = next_wrecks(left, mechs.alive, queue)
-        grid = place_wrecks(config, rules, grid, mechs, others, queue, mech, wanted, draws)
-        safe = jnp.minimum(queue, arenas - 1)
-        again = view[safe] & wanted[:, None, None]
-        clear = pair_sight(config, grid.opaque, mechs.position[safe], again, arena=safe, chunk=64)
-        return grid, view.at[queue].set(clear, mode="drop"), left.at[queue, mech].set(False, mode="drop")
+        rows = pick_rows(left.any(-1), widths.wrecks)
+        mech, wanted, others = next_wrecks(left, mechs.alive, rows)
+        grid = place_wrecks(config, rules, grid, mechs, others, rows.arena, mech, wanted, rolls)
+        again = rows.take(view) & wanted[:, None, None]
+        chunk = 8 * widths.wrecks
+        clear = pair_sight(
+            config, grid.opaque, rows.take(mechs.position), again, arena=rows.arena, chunk=chunk, widths=widths
+        )
+        return grid, rows.put(view, clear), next_buried(left, rows, mech)
 
     grid, view, _ = jax.lax.while_loop(more, one_round, (grid, view, dead))
     return grid, view
+
+
+def _bury_at_most_one(
+    config: EnvConfig,
+    rules: SimRules,
+    grid: Grid,
+    mechs: Mechs,
+    dead: Bool[Array, "arenas mechs"],
+    rolls: Float32[Array, "arenas mechs"] | None,
+) -> Grid:
+    """Place the wreck of the one mech that a single shot can have killed in each arena."""
+    rows = pick_rows(dead.any(-1), dead.shape[0])
+    mech, wanted, others = next_wrecks(dead, mechs.alive, rows)
+    return place_wrecks(config, rules, grid, mechs, others, rows.arena, mech, wanted, rolls)
+
+
+def _smoke_free(
+    position: Float32[Array, "arenas mechs 3"], smoke: Smoke, wanted: Bool[Array, "arenas mechs mechs"]
+) -> Bool[Array, "arenas mechs mechs"]:
+    """The wanted views that no cloud closes."""
+    arenas, n = position.shape[:2]
+    item = jnp.arange(arenas * n * n, dtype=jnp.int32)
+    row, pair = item // (n * n), item % (n * n)
+    where = position.reshape(-1, 3)
+    start, end = where[row * n + pair // n], where[row * n + pair % n]
+    return smoke_clear(smoke.position[row], smoke.life[row], start, end).reshape(wanted.shape) & wanted
+
+
+def _views_of(
+    config: EnvConfig,
+    opaque: UInt32[Array, "arenas columns"],
+    position: Float32[Array, "arenas mechs 3"],
+    wanted: Bool[Array, "arenas mechs mechs"],
+    viewers: tuple[Array, ...],
+    widths: LoopWidths,
+) -> list[Bool[Array, "arenas mechs"]]:
+    """Which enemies some mechs see now, all rays walked together; each viewer is one mech, or one of each arena's own."""
+    arenas, n = position.shape[:2]
+    half = config.team_size
+    enemies = jnp.asarray(team_masks(config.num_packs)[0])
+    row = jnp.arange(arenas, dtype=jnp.int32)[:, None]
+    starts, ends, asked = [], [], []
+    for viewer in viewers:
+        mech = jnp.broadcast_to(viewer, (arenas,))[:, None]
+        target = jnp.where(mech < half, half, 0) + jnp.arange(
+            half, dtype=jnp.int32
+        )  # the enemies of a mech are neighbours
+        starts.append(jnp.broadcast_to(position[row, mech], (arenas, half, 3)))
+        ends.append(position[row, target])
+        asked.append(wanted[row, mech, target])
+    needed = jnp.stack(asked, 1)
+    clear = sight(
+        config,
+        opaque,
+        jnp.broadcast_to(row[..., None], needed.shape).reshape(-1),
+        jnp.stack(starts, 1).reshape(-1, 3),
+        jnp.stack(ends, 1).reshape(-1, 3),
+        needed.reshape(-1),
+        widths,
+    )
+    clear = clear.reshape(needed.shape) & needed
+    return [
+        jnp.concatenate([clear[:, i], clear[:, i]], -1) & enemies[viewer].reshape(-1, n)
+        for i, viewer in enumerate(viewers)
+    ]
 
 
 def _nearest(
@@ -143,6 +210,7 @@ def fire(
     state: SimState,
     commands: Commands,
     heights: Float32[Array, "arenas mechs 2"],
+    widths: LoopWidths,
     order: Int32[Array, "arenas mechs"] | None = None,
     wreck: Float32[Array, "arenas mechs"] | None = None,
 ) -> SimState:
@@ -150,12 +218,12 @@ def fire(
 
     Arguments:
         heights: hit-height draws of laser and flamer by shooter.
-        order, wreck: the order of firing and the wreck rolls under fair_order.
+        order: of firing, under fair_order.
+        wreck: the wreck rolls where they are known beforehand.
     """
     geometry = _geometry(state.mechs)
     fires = pulled(config, commands)
     wanted = _wanted_views(config, rules, state.mechs, fires, geometry)
-    view = pair_sight(config, state.grid.opaque, state.mechs.position, wanted, state.smoke)
 
     table = turns(config.num_packs)
     hitscan_trigger = jnp.where(
@@ -185,16 +253,42 @@ def fire(
             for name, column in turn_inputs.items()
         }
 
-    def one_turn(carry: tuple, turn: dict[str, Array]) -> tuple[tuple, Launch]:
+    position = state.mechs.position
+
+    def turn_with_all_views(carry: tuple, turn: dict[str, Array]) -> tuple[tuple, Launch]:
+        """All views were looked at beforehand; after a kill those of its arena are looked at again."""
         mechs, tally, grid, view, gate = carry
-        mechs, tally, dead, gate = _hitscan(config, rules, mechs, tally, geometry, view, gate, turn)
-        grid, view = _bury_and_look_again(config, rules, grid, mechs, view, dead, wreck)
-        mechs, tally, launched = _other_weapons(config, rules, mechs, tally, geometry, view, turn)
+        sees = _column(view, turn["mech"])
+        mechs, tally, dead, gate = _hitscan(config, rules, mechs, tally, geometry, sees, gate, turn)
+        grid, view = _bury_and_look_again(config, rules, grid, mechs, view, dead, widths, wreck)
+        sees = _column(view, turn["mech"])
+        mechs, tally, launched = _other_weapons(config, rules, mechs, tally, geometry, sees, turn)
         return (mechs, tally, grid, view, gate), launched
 
+    def turn_that_looks(carry: tuple, turn: dict[str, Array]) -> tuple[tuple, Launch]:
+        """Each turn looks for its mech after the shot, and for the shot of the next turn: wrecks need no second look."""
+        mechs, tally, grid, sees, gate = carry
+        mechs, tally, dead, gate = _hitscan(config, rules, mechs, tally, geometry, sees, gate, turn)
+        grid = _bury_at_most_one(config, rules, grid, mechs, dead, wreck)
+        sees, sees_next = _views_of(config, grid.opaque, position, wanted, (turn["mech"], turn["next"]), widths)
+        mechs, tally, launched = _other_weapons(config, rules, mechs, tally, geometry, sees, turn)
+        return (mechs, tally, grid, sees_next, gate), launched
+
     gate = jnp.zeros(state.tick.shape, bool)
+    opaque = state.grid.opaque
+    if widths.fixed_rounds:
+        one_turn = turn_that_looks
+        wanted = _smoke_free(position, state.smoke, wanted)
+        turn_inputs["next"] = jnp.roll(turn_inputs["mech"], -1, axis=0)
+        (view,) = _views_of(config, opaque, position, wanted, (turn_inputs["mech"][0],), widths)
+    else:
+        one_turn = turn_with_all_views
+        view = pair_sight(config, opaque, position, wanted, state.smoke, widths=widths)
     (mechs, tally, grid, _, _), launched = jax.lax.scan(
-        one_turn, (state.mechs, state.tally, state.grid, view, gate), turn_inputs
+        one_turn,
+        (state.mechs, state.tally, state.grid, view, gate),
+        turn_inputs,
+        unroll=min(len(table.mech), widths.unroll),
     )
     # The rows that end a mech's turn, one per mech in roster order.
     if order is None:
@@ -224,7 +318,7 @@ def _hitscan(
     mechs: Mechs,
     tally: Tally,
     geometry: _Geometry,
-    view: Bool[Array, "arenas mechs mechs"],
+    sees: Bool[Array, "arenas mechs"],
     gate: Bool[Array, " arenas"],
     turn: dict[str, Array],
 ) -> tuple[Mechs, Tally, Bool[Array, "arenas mechs"], Bool[Array, " arenas"]]:
@@ -246,7 +340,7 @@ def _hitscan(
         & mechs.alive
         & (distance <= _across(rules.range[weapon]))
         & (bearing >= _across(rules.arc_cosine[weapon]))
-        & _column(view, i)
+        & sees
     )
     found, target = _nearest(config, candidate, distance, geometry.rank, _column(mechs.focus, i))
     shoots = turn["armed"] & turn["hitscan_trigger"] & gate & (cooldown <= 0) & found
@@ -303,7 +397,7 @@ def _other_weapons(
     mechs: Mechs,
     tally: Tally,
     geometry: _Geometry,
-    view: Bool[Array, "arenas mechs mechs"],
+    sees: Bool[Array, "arenas mechs"],
     turn: dict[str, Array],
 ) -> tuple[Mechs, Tally, Launch]:
     """Missile, kinetic weapon, painter and smoke of one mech, in this order (spec 5.8 to 5.11); each re-tests shutdown (9.3)."""
@@ -312,7 +406,7 @@ def _other_weapons(
     enemies, same_pack = (jnp.asarray(t)[i].reshape(-1, n) for t in team_masks(config.num_packs))
     me = jnp.arange(n) == _across(i)
     row = jnp.arange(mechs.alive.shape[0], dtype=jnp.int32)
-    distance, bearing, sees = _column(geometry.distance, i), _column(geometry.bearing, i), _column(view, i)
+    distance, bearing = _column(geometry.distance, i), _column(geometry.bearing, i)
     own, yaw, focus = _column(mechs.position, i), _column(mechs.yaw, i), _column(mechs.focus, i)
     facing = jnp.stack([jnp.cos(yaw), jnp.sin(yaw), jnp.zeros_like(yaw)], -1)
     target_alive = enemies & mechs.alive

@@ -16,6 +16,7 @@ from echelon_jax.sim.rays import walk
 from echelon_jax.sim.rules import SimRules
 from echelon_jax.sim.slots import slots
 from echelon_jax.sim.state import SimState
+from echelon_jax.sim.widths import LoopWidths
 
 
 class Flight(flax.struct.PyTreeNode):
@@ -132,6 +133,7 @@ def fly(
     slot: Int32[Array, "arenas selected"],
     valid: Bool[Array, "arenas selected"],
     rolls: Float32[Array, "arenas heavies rings packs"],
+    widths: LoopWidths,
 ) -> Flight:
     """One update of the selected projectiles up to, not including, the effects of an impact."""
     m, p = state.mechs, state.projectiles
@@ -177,6 +179,7 @@ def fly(
         end.reshape(-1, 3),
         flying.reshape(flat),
         include_end=True,
+        widths=widths,
     )
     blocked, struck = ray.blocked.reshape(slot.shape), ray.struck.reshape(slot.shape)
     cell = ray.cell.reshape(*slot.shape, 3)

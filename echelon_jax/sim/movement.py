@@ -14,6 +14,7 @@ from echelon_jax.sim.grid import levels_hit, levels_under
 from echelon_jax.sim.rules import MAX_BOX_COLUMNS, SimRules
 from echelon_jax.sim.state import Commands, Mechs, SimState
 from echelon_jax.sim.upkeep import foot_material, is_shutdown
+from echelon_jax.sim.widths import LoopWidths
 
 
 def steer(
@@ -50,6 +51,7 @@ def move(
     state: SimState,
     commands: Commands,
     order: Int32[Array, "arenas mechs"],
+    widths: LoopWidths,
 ) -> SimState:
     """One movement phase: every living mech, in `order`, tries x, then y, then z.
 
@@ -166,7 +168,9 @@ def move(
         mechs.stamp,
         state.next_stamp,
     )
-    (px, py, pz, vx, vy, vz, stamp, next_stamp), _ = jax.lax.scan(one_mech, start, order.T)
+    (px, py, pz, vx, vy, vz, stamp, next_stamp), _ = jax.lax.scan(
+        one_mech, start, order.T, unroll=min(n, widths.unroll)
+    )
     moved_velocity = jnp.where(alive[..., None], jnp.stack([vx, vy, vz], -1), mechs.velocity)
     noise = jnp.where(mechs.fallen > 0, 0.0, length3(moved_velocity) * rules.noise_factor)
     return state.replace(

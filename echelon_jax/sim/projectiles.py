@@ -15,7 +15,7 @@ from echelon_jax.config import EnvConfig
 from echelon_jax.rules import constants as k
 from echelon_jax.rules.weapons import AUTOCANNON, SMOKE
 from echelon_jax.sim.effects import count_hit
-from echelon_jax.sim.explosions import Blast, explode
+from echelon_jax.sim.explosions import Blast, Splash, explode, finish, in_reach, splash_round
 from echelon_jax.sim.flight import Flight, earliest, fly
 from echelon_jax.sim.geometry import direction_if_far, is_leg_hit, rear_multiplier, team_masks
 from echelon_jax.sim.grid import damage_cells
@@ -23,8 +23,9 @@ from echelon_jax.sim.queues import first_true
 from echelon_jax.sim.rules import SimRules
 from echelon_jax.sim.slots import slots
 from echelon_jax.sim.state import Projectiles, SimState, Smoke
+from echelon_jax.sim.widths import LoopWidths
 
-SELECTED = 4  # projectiles of an arena evaluated in one round
+Pending = Bool[Array, "arenas slots"]
 
 
 def _commit(
@@ -124,15 +125,38 @@ def _open_cloud(
     )
 
 
-def _apply(
+def _fly_on(
     config: EnvConfig,
     rules: SimRules,
     state: SimState,
-    event: Flight,
-    happens: Bool[Array, " arenas"],
-    wreck: Float32[Array, "arenas mechs"] | None,
-) -> SimState:
-    """One interception or impact per arena (spec 6.2 step 2, 6.7), in the order of the spec."""
+    pending: Pending,
+    rolls: Float32[Array, "arenas heavies rings packs"],
+    widths: LoopWidths,
+) -> tuple[SimState, Pending, Flight, Bool[Array, " arenas"]]:
+    """Move the next few pending projectiles of each arena, up to and including the first one with an effect.
+
+    Returns also that one, which is yet to have its effect, and the arenas that have one.
+    """
+    selected = min(widths.projectiles, pending.shape[1])
+    slot, valid = earliest(pending, state.projectiles.order, selected)
+    flight = fly(config, rules, state, slot, valid, rolls, widths)
+    happens, first = first_true(flight.intercepted | flight.impact)
+    last = jnp.where(happens, first, selected)
+    done = valid & (jnp.arange(selected) <= last[:, None])
+    state = state.replace(projectiles=_commit(config, state.projectiles, flight, done))
+    for i in range(selected):
+        pending = pending & ~(done[:, i, None] & (jnp.arange(pending.shape[1]) == slot[:, i, None]))
+    row = jnp.arange(slot.shape[0], dtype=jnp.int32)
+    return state, pending, jax.tree.map(lambda leaf: leaf[row, first], flight), happens
+
+
+def _strike(
+    config: EnvConfig, rules: SimRules, state: SimState, event: Flight, happens: Bool[Array, " arenas"]
+) -> tuple[SimState, Blast, Bool[Array, "arenas mechs"]]:
+    """One interception or impact per arena (spec 6.2 step 2, 6.7), in the order of the spec, up to its explosion.
+
+    Returns also that explosion, and the mech that a direct hit killed, whose wreck is still to come.
+    """
     m, tally = state.mechs, state.tally
     arenas, n = m.alive.shape
     row = jnp.arange(arenas, dtype=jnp.int32)
@@ -156,7 +180,7 @@ def _apply(
         shooter=event.shooter,
         spared=jnp.where(direct, event.victim, -1),
     )
-    return explode(config, rules, state, blast, dead, wreck)
+    return state, blast, dead
 
 
 def update_projectiles(
@@ -164,28 +188,72 @@ def update_projectiles(
     rules: SimRules,
     state: SimState,
     rolls: Float32[Array, "arenas heavies rings packs"],
+    widths: LoopWidths,
     wreck: Float32[Array, "arenas mechs"] | None = None,
 ) -> SimState:
-    """One projectile phase; `rolls` are the AMS draws, `wreck` the wreck rolls under fair_order."""
-    selected = min(SELECTED, state.projectiles.alive.shape[1])
+    """One projectile phase; `rolls` are the AMS draws, `wreck` the wreck rolls where they are known beforehand."""
+    phase = _one_loop if widths.fixed_rounds else _nested_loops
+    return phase(config, rules, state, rolls, widths, wreck)
 
-    def more(carry: tuple[SimState, Bool[Array, "arenas slots"]]) -> Bool[Array, ""]:
+
+def _nested_loops(
+    config: EnvConfig,
+    rules: SimRules,
+    state: SimState,
+    rolls: Float32[Array, "arenas heavies rings packs"],
+    widths: LoopWidths,
+    wreck: Float32[Array, "arenas mechs"] | None,
+) -> SimState:
+    """The phase with a loop of its own for each explosion, which does nothing where there is none."""
+
+    def more(carry: tuple[SimState, Pending]) -> Bool[Array, ""]:
         return carry[1].any()
 
-    def one_round(
-        carry: tuple[SimState, Bool[Array, "arenas slots"]],
-    ) -> tuple[SimState, Bool[Array, "arenas slots"]]:
-        state, pending = carry
-        slot, valid = earliest(pending, state.projectiles.order, selected)
-        flight = fly(config, rules, state, slot, valid, rolls)
-        happens, first = first_true(flight.intercepted | flight.impact)
-        last = jnp.where(happens, first, selected)
-        done = valid & (jnp.arange(selected) <= last[:, None])
-        state = state.replace(projectiles=_commit(config, state.projectiles, flight, done))
-        for i in range(selected):
-            pending = pending & ~(done[:, i, None] & (jnp.arange(pending.shape[1]) == slot[:, i, None]))
-        row = jnp.arange(slot.shape[0], dtype=jnp.int32)
-        event = jax.tree.map(lambda leaf: leaf[row, first], flight)
-        return _apply(config, rules, state, event, happens, wreck), pending
+    def one_round(carry: tuple[SimState, Pending]) -> tuple[SimState, Pending]:
+        state, pending, event, happens = _fly_on(config, rules, *carry, rolls, widths)
+        state, blast, dead = _strike(config, rules, state, event, happens)
+        return explode(config, rules, state, blast, dead, widths, wreck), pending
 
     return jax.lax.while_loop(more, one_round, (state, state.projectiles.alive))[0]
+
+
+def _one_loop(
+    config: EnvConfig,
+    rules: SimRules,
+    state: SimState,
+    rolls: Float32[Array, "arenas heavies rings packs"],
+    widths: LoopWidths,
+    wreck: Float32[Array, "arenas mechs"] | None,
+) -> SimState:
+    """The phase as a single loop: an explosion that kills goes on in the next round, while its arena's projectiles wait.
+
+    Every round serves every arena without a loop of its own. A round ends a projectile or an explosion, or leaves a wreck,
+    so that an arena needs at most one for each projectile and each mech.
+    """
+    arenas, n = state.mechs.alive.shape
+    Carry = tuple[SimState, Pending, Blast, Splash]
+
+    def more(carry: Carry) -> Bool[Array, ""]:
+        _, pending, blast, splash = carry
+        return pending.any() | blast.active.any() | splash.dead.any()
+
+    def one_round(carry: Carry) -> Carry:
+        state, pending, blast, splash = carry
+        free = ~(blast.active | splash.busy())
+        flown, left, event, happens = _fly_on(config, rules, state, pending & free[:, None], rolls, widths)
+        state, new, killed = _strike(config, rules, flown, event, happens)
+
+        def begun(old: Array, started: Array) -> Array:
+            return jnp.where(free.reshape(-1, *(1,) * (old.ndim - 1)), started, old)
+
+        blast = jax.tree.map(begun, blast, new)
+        splash = jax.tree.map(begun, splash, Splash(dead=killed, pending=in_reach(rules, state, new)))
+        state, splash = splash_round(config, rules, state, blast, splash, widths, wreck)
+        done = ~splash.busy()
+        state = finish(config, rules, state, blast, done, widths)
+        return state, jnp.where(free[:, None], left, pending), blast.replace(active=blast.active & ~done), splash
+
+    none, zero = jnp.zeros(arenas, bool), jnp.zeros(arenas, jnp.int32)
+    quiet = Blast(active=none, point=jnp.zeros((arenas, 3), jnp.float32), weapon=zero, shooter=zero, spared=zero)
+    idle = Splash(dead=jnp.zeros((arenas, n), bool), pending=jnp.zeros((arenas, n), bool))
+    return jax.lax.while_loop(more, one_round, (state, state.projectiles.alive, quiet, idle))[0]

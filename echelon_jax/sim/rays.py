@@ -7,7 +7,8 @@ difference was found in 46,080 random rays; end points exactly on cell borders d
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from collections.abc import Callable
+from typing import NamedTuple, TypeVar
 
 import jax
 import jax.numpy as jnp
@@ -17,6 +18,10 @@ from echelon_jax.config import EnvConfig
 from echelon_jax.rules import constants as k
 from echelon_jax.sim.queues import compact
 from echelon_jax.sim.state import Smoke
+from echelon_jax.sim.widths import LoopWidths, loop_widths
+
+Carry = TypeVar("Carry")
+RayOf = Callable[[Int32[Array, " rays"]], tuple[Array, Array, Array]]
 
 _FAR = 1e30
 _X_UNIT, _Y_UNIT, _Z_UNIT = 1, 1 << 10, 1 << 20
@@ -63,6 +68,34 @@ class _Going(NamedTuple):
     left: Array
 
 
+def _most_steps(config: EnvConfig) -> int:
+    """No ray takes more steps inside the map, into it from the cell above it, or out of it (spec 12.4)."""
+    return config.size_x + config.size_y + config.size_z
+
+
+def _advance(
+    config: EnvConfig,
+    step: Callable[[Carry], Carry],
+    more: Callable[[Carry], Array],
+    start: Carry,
+    steps: int,
+    fixed_rounds: bool,
+) -> Carry:
+    """Repeat `step` while there is more to do, `steps` of them a turn; a step leaves alone what has ended.
+
+    With `fixed_rounds` as many turns as the longest way through the map takes.
+    """
+
+    def turn(carry: Carry) -> Carry:
+        for _ in range(steps):
+            carry = step(carry)
+        return carry
+
+    if not fixed_rounds:
+        return jax.lax.while_loop(more, turn, start)
+    return jax.lax.fori_loop(0, -(-_most_steps(config) // steps), lambda _, carry: turn(carry), start)
+
+
 def sight(
     config: EnvConfig,
     opaque: UInt32[Array, "arenas columns"],
@@ -70,13 +103,14 @@ def sight(
     start: Float32[Array, "rays 3"],
     end: Float32[Array, "rays 3"],
     wanted: Bool[Array, " rays"],
-    halvings: int = 0,
+    widths: LoopWidths | None = None,
+    compaction_rounds: int = 0,
 ) -> Bool[Array, " rays"]:
     """Whether the terrain between two points leaves the view clear (spec 3.1 with the end cell left out).
 
     x and y of both ends must lie inside the map (mech centres always do); z may lie above it. Rays not `wanted` cost
     nothing and read clear. A step on an axis that has none left skips the goal for ever (Q9): blocked. The bits of a ray
-    do not depend on `halvings`.
+    do not depend on widths or rounds.
 
     Arguments:
         config: sizes of the map.
@@ -84,8 +118,11 @@ def sight(
         arena: of each ray.
         start, end: in voxels.
         wanted: rays to walk.
-        halvings: how often the rays still under way are moved together, each time that half of them have ended.
+        widths: of the loop; those of the backend without them.
+        compaction_rounds: how often the rays still under way are packed together, each time that half of them have ended;
+            never under `fixed_rounds`.
     """
+    widths = widths or loop_widths(opaque.shape[0])
     columns, width, top = opaque.shape[1], config.size_x, config.size_z
     words = opaque.reshape(-1)
     t = _traversal(start, end)
@@ -115,14 +152,17 @@ def sight(
             tau = (tx + jnp.where(on_x, dx, 0.0), ty + jnp.where(on_y, dy, 0.0), tz + jnp.where(on_z, dz, 0.0))
             return _Going(column, z, tau, jnp.where(live, jnp.where(stop, -1, after), left))
 
-        if enough == 0:
-            return jax.lax.while_loop(lambda ray: (ray.left > 0).any(), step, going)
-        return jax.lax.while_loop(lambda ray: (ray.left > 0).sum(dtype=jnp.int32) > enough, step, going)
+        def more(ray: _Going) -> Array:
+            live = ray.left > 0
+            return live.any() if enough == 0 else live.sum(dtype=jnp.int32) > enough
+
+        return _advance(config, step, more, going, widths.ray_steps, widths.fixed_rounds)
 
     rays = left.shape[0]
+    compaction_rounds = 0 if widths.fixed_rounds else compaction_rounds
     number, size, clear = jnp.arange(rays, dtype=jnp.int32), rays, jnp.zeros(rays, bool)
-    for level in range(halvings + 1):
-        enough = size // 2 if level < halvings else 0
+    for level in range(compaction_rounds + 1):
+        enough = size // 2 if level < compaction_rounds else 0
         going = walked(going, moves, enough)
         reached = going.left == 0
         clear = reached if level == 0 else clear.at[number].set(reached, mode="drop")
@@ -152,12 +192,14 @@ def walk(
     end: Float32[Array, "rays 3"],
     wanted: Bool[Array, " rays"],
     include_end: bool,
+    widths: LoopWidths | None = None,
 ) -> Walk:
     """The whole traversal of spec 3.1 for any end points, with the struck cell; for the short rays of projectiles and splash.
 
     A ray that skips its goal (Q9) runs on to the first opaque cell or the border, as in the original. The original's
     budget of steps is never what ends it: every step moves away from the start, so the border comes first.
     """
+    widths = widths or loop_widths(opaque.shape[0])
     columns, width = opaque.shape[1], config.size_x
     limit = (config.size_x, config.size_y, config.size_z)
     words = opaque.reshape(-1)
@@ -178,12 +220,12 @@ def walk(
     status = jnp.where(at_goal, jnp.where(first_solid & include_end, 3, 1), 0)
     status = jnp.where(wanted & t.moving, status, 1)
 
-    Carry = tuple[Array, Array, Array, Array, Array, Array, Array]
+    Ray = tuple[Array, Array, Array, Array, Array, Array, Array]
 
-    def more(carry: Carry) -> Array:
+    def more(carry: Ray) -> Array:
         return (carry[-1] == 0).any()
 
-    def step(carry: Carry) -> Carry:
+    def step(carry: Ray) -> Ray:
         x, y, z, tx, ty, tz, status = carry
         live = status == 0
         on_z = live & (tz <= jnp.minimum(tx, ty))
@@ -206,7 +248,9 @@ def walk(
             jnp.where(live, now, status),
         )
 
-    x, y, z, *_, status = jax.lax.while_loop(more, step, (*t.cell, *t.tau, status))
+    x, y, z, *_, status = _advance(
+        config, step, more, (*t.cell, *t.tau, status), widths.walk_steps, widths.fixed_rounds
+    )
     return Walk(status >= 2, status == 3, jnp.stack([x, y, z], -1))
 
 
@@ -227,29 +271,36 @@ def smoke_clear(
     return ~near.any(-1) | (length2[:, 0] < 1e-9)
 
 
-def pair_sight(
+def queued_sight(
     config: EnvConfig,
     opaque: UInt32[Array, "arenas columns"],
-    position: Float32[Array, "rows mechs 3"],
-    needed: Bool[Array, "rows mechs mechs"],
-    smoke: Smoke | None = None,
-    arena: Int32[Array, " rows"] | None = None,
+    needed: Bool[Array, " items"],
+    ray_of: RayOf,
+    widths: LoopWidths,
     chunk: int | None = None,
-) -> Bool[Array, "rows mechs mechs"]:
-    """Whether mech i sees mech j, for the pairs that are `needed`; false for the others.
+    smoke: Smoke | None = None,
+) -> Bool[Array, " items"]:
+    """Which of the `needed` rays of a long list are clear; false for the others.
 
-    The needed rays of the whole batch are packed into one queue and walked `chunk` at a time.
+    They are packed into one queue and walked `chunk` (by default `widths.rays`) at a time, or all in one pass under
+    `fixed_rounds`.
 
     Arguments:
+        ray_of: arena, start and end of rays by their numbers.
         smoke: clouds that block the view too; without them only terrain does.
-        arena: the arena of each row, where rows are a selection of arenas; by default row r is arena r.
     """
-    rows, n = position.shape[:2]
-    items = rows * n * n
-    chunk = min(items, chunk or max(64, min(4096, 2 * rows)))
+    items = needed.shape[0]
+
+    def look(item: Int32[Array, " rays"], wanted: Bool[Array, " rays"]) -> Bool[Array, " rays"]:
+        ground, start, end = ray_of(item)
+        clear = sight(config, opaque, ground, start, end, wanted, widths)
+        return clear if smoke is None else clear & smoke_clear(smoke.position[ground], smoke.life[ground], start, end)
+
+    if widths.fixed_rounds:
+        return look(jnp.arange(items, dtype=jnp.int32), needed) & needed
+    chunk = min(items, chunk or widths.rays)
     size = -(-items // chunk) * chunk  # a whole number of chunks, so that no slice is cut short
-    queue, count = compact(needed.reshape(-1), size)
-    where = position.reshape(-1, 3)
+    queue, count = compact(needed, size)
 
     def more(carry: tuple[Array, Array]) -> Array:
         return carry[0] < count
@@ -258,15 +309,38 @@ def pair_sight(
         done, clear = carry
         item = jax.lax.dynamic_slice(queue, (done,), (chunk,))
         wanted = done + jnp.arange(chunk, dtype=jnp.int32) < count
-        safe = jnp.minimum(item, items - 1)
-        row, pair = safe // (n * n), safe % (n * n)
-        start, end = where[row * n + pair // n], where[row * n + pair % n]
-        ground = row if arena is None else jnp.minimum(arena[row], opaque.shape[0] - 1)
-        seen = sight(config, opaque, ground, start, end, wanted)
-        if smoke is not None:
-            seen = seen & smoke_clear(smoke.position[ground], smoke.life[ground], start, end)
+        seen = look(jnp.minimum(item, items - 1), wanted)
         return done + chunk, clear.at[item].set(seen, mode="drop")
 
-    clear = jnp.zeros(items, bool)
-    _, clear = jax.lax.while_loop(more, walk_chunk, (jnp.int32(0), clear))
-    return clear.reshape(rows, n, n) & needed
+    _, clear = jax.lax.while_loop(more, walk_chunk, (jnp.int32(0), jnp.zeros(items, bool)))
+    return clear & needed
+
+
+def pair_sight(
+    config: EnvConfig,
+    opaque: UInt32[Array, "arenas columns"],
+    position: Float32[Array, "rows mechs 3"],
+    needed: Bool[Array, "rows mechs mechs"],
+    smoke: Smoke | None = None,
+    arena: Int32[Array, " rows"] | None = None,
+    chunk: int | None = None,
+    widths: LoopWidths | None = None,
+) -> Bool[Array, "rows mechs mechs"]:
+    """Whether mech i sees mech j, for the pairs that are `needed`; false for the others.
+
+    Arguments:
+        smoke: clouds that block the view too; without them only terrain does.
+        arena: the arena of each row, where rows are a selection of arenas; by default row r is arena r.
+        chunk: rays walked together, if not `widths.rays`.
+    """
+    rows, n = position.shape[:2]
+    widths = widths or loop_widths(opaque.shape[0])
+    where = position.reshape(-1, 3)
+
+    def ray_of(item: Int32[Array, " rays"]) -> tuple[Array, Array, Array]:
+        row, pair = item // (n * n), item % (n * n)
+        start, end = where[row * n + pair // n], where[row * n + pair % n]
+        return row if arena is None else arena[row], start, end
+
+    clear = queued_sight(config, opaque, needed.reshape(-1), ray_of, widths, chunk, smoke)
+    return clear.reshape(rows, n, n)

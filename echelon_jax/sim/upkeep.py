@@ -12,6 +12,7 @@ from echelon_jax.sim.geometry import length3
 from echelon_jax.sim.grid import material_at
 from echelon_jax.sim.rules import SimRules
 from echelon_jax.sim.state import Commands, Grid, Mechs, SimState
+from echelon_jax.sim.widths import LoopWidths
 from echelon_jax.sim.wrecks import bury
 
 
@@ -32,11 +33,12 @@ def upkeep(
     rules: SimRules,
     state: SimState,
     commands: Commands,
+    widths: LoopWidths,
     wreck: Float32[Array, "arenas mechs"] | None = None,
 ) -> SimState:
     """One upkeep phase. Mechs are independent here, except that simultaneous deaths leave wrecks in roster order (D1).
 
-    `wreck` are the wreck rolls under fair_order.
+    `wreck` are the wreck rolls where they are known beforehand.
     """
     m, dt = state.mechs, config.dt
     alive = m.alive
@@ -104,4 +106,4 @@ def upkeep(
         alive=alive & ~dead,
     )
     tally = state.tally.replace(took_damage=state.tally.took_damage + burn, died=state.tally.died | dead)
-    return state.replace(mechs=mechs, tally=tally, grid=bury(config, rules, state.grid, mechs, dead, wreck))
+    return state.replace(mechs=mechs, tally=tally, grid=bury(config, rules, state.grid, mechs, dead, widths, wreck))
