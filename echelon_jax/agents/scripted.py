@@ -257,7 +257,7 @@ class Scripted:
         d: Float32[Array, "arenas mechs"],
     ) -> tuple[Float32[Array, "arenas mechs"], Float32[Array, "arenas mechs"]]:
         """Forward and strafe towards the zone, or half way back to the team's centre (steps 5 and 7)."""
-        mechs, zone = state.sim.mechs, state.place.zone
+        mechs, zone = state.sim.mechs, state.arena_map.zone
         x, y, z = (mechs.position[..., a] for a in range(3))
         radius = zone[:, None, 2]
         gx, gy = zone[:, None, 0] - x, zone[:, None, 1] - y

@@ -174,13 +174,13 @@ class OriginalNetwork:
         _, y = jax.lax.scan(step, carry, (x, reset))
         return self._call("heads", params, y)
 
-    def remember(
+    def final_carry(
         self, params: Params, carry: Carry, observation: Observation, reset: Bool[Array, "time arenas mechs"]
     ) -> Carry:
         """Return the memory behind a stored sequence."""
         x = self._call("encode", params, observation)
         return jax.lax.scan(lambda c, now: (self._call("cell", params, c, *now), None), carry, (x, reset))[0]
 
-    def project(self, params: Params) -> Params:
+    def clip_params(self, params: Params) -> Params:
         """Return parameters with log-std back in its range: beyond the clamp it would be stuck without a gradient."""
         return {**params, "log_std": jnp.clip(params["log_std"], *LOG_STD_RANGE)}

@@ -237,8 +237,8 @@ def test_a_spread_can_be_asked_for_and_is_recorded(policy, tmp_path):
 
 def test_rules_that_the_original_lacks_come_back_and_interfaces_that_it_lacks_are_refused(policy, tmp_path):
     config = EnvConfig.original(fair_order=True, reward="modern")
-    mended = Policy(*[*list(vars(policy).values())[:4], config, 1, {}])
-    assert import_original(write_original(mended, tmp_path / "a.pt")).policy.env_config == config
+    revised = Policy(*[*list(vars(policy).values())[:4], config, 1, {}])
+    assert import_original(write_original(revised, tmp_path / "a.pt")).policy.env_config == config
     for name in ("observation", "actions"):
         other = Policy(*[*list(vars(policy).values())[:4], EnvConfig.original(**{name: "modern"}), 1, {}])
         with pytest.raises(ExportError, match=f"knows only its own {name}"):

@@ -758,9 +758,9 @@ def test_a8_smoke_reload_saturates():
 def test_a9_episode_limit(seconds, dt, substeps, limit):
     made = arena(EnvConfig.original(size_x=60, size_y=60, max_episode_seconds=seconds, dt=dt, substeps=substeps))
     made.step_count = limit - 1
-    assert not made.judge()[1].any()
+    assert not made.episode_outcome()[1].any()
     made.step_count = limit
-    assert made.judge()[1].all()
+    assert made.episode_outcome()[1].all()
 
 
 @pytest.mark.parametrize(("comm", "size"), [(8, 589), (0, 549)])
@@ -811,7 +811,7 @@ def test_messages_reach_the_own_pack_and_die_with_the_sender():
 def test_zone_win_and_its_tie(scores, winner):
     made = arena()
     made.scores = list(scores)
-    terminated, truncated = made.judge()
+    terminated, truncated = made.episode_outcome()
     assert terminated.all() and not truncated.any()
     assert (made.outcome["reason"], made.outcome["winner"]) == ("zone_control", winner)
 
@@ -825,7 +825,7 @@ def test_time_up_goes_to_score_then_hit_points(scores, hurt, winner):
     made.scores, made.step_count = list(scores), made.config.max_steps
     if hurt:
         named(made, hurt).hp -= 1.0
-    assert made.judge()[1].all() and made.outcome["reason"] == "time_up" and made.outcome["winner"] == winner
+    assert made.episode_outcome()[1].all() and made.outcome["reason"] == "time_up" and made.outcome["winner"] == winner
 
 
 def test_elimination_beats_time_up():
@@ -833,7 +833,7 @@ def test_elimination_beats_time_up():
     made.step_count = made.config.max_steps
     for one in made.battle.mechs[:5]:
         one.alive = False
-    terminated, truncated = made.judge()
+    terminated, truncated = made.episode_outcome()
     assert terminated.all() and not truncated.any()
     assert (made.outcome["reason"], made.outcome["winner"]) == ("elimination", "red")
 

@@ -1,4 +1,4 @@
-"""The mended rules of world generation: each switch does what it says, and off it leaves the original's fault in place."""
+"""The revised rules of world generation: each switch does what it says, and off it leaves the original's fault in place."""
 
 import dataclasses
 import itertools

@@ -50,7 +50,7 @@ def _pairs(n: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     return first.astype(np.int32), second.astype(np.int32), number
 
 
-def smoke_between(state: EnvState) -> Bool[Array, "arenas mechs mechs"]:
+def smoke_clear_between(state: EnvState) -> Bool[Array, "arenas mechs mechs"]:
     """Whether no smoke lies between two mechs; symmetric."""
     position, smoke = state.sim.mechs.position, state.sim.smoke
     arenas, n = position.shape[:2]
@@ -139,10 +139,10 @@ def local_map(
 
     column, row = cells(0, cosine, -sine), cells(1, sine, cosine)
     inside = (column >= 0) & (column < config.size_x) & (row >= 0) & (row < config.size_y)
-    arenas, columns = state.place.occupancy.shape
+    arenas, columns = state.arena_map.occupancy.shape
     flat = jnp.where(inside, row * config.size_x + column, 0)
     flat = flat + jnp.arange(arenas, dtype=jnp.int32)[:, None, None] * columns
-    wall = state.place.occupancy.reshape(-1).at[flat].get(mode="promise_in_bounds")
+    wall = state.arena_map.occupancy.reshape(-1).at[flat].get(mode="promise_in_bounds")
     return jnp.where(inside, wall.astype(jnp.float32), 1.0)
 
 
@@ -165,7 +165,7 @@ def scalars(
     seen = tally.has_damage_direction
     homing = shots.alive & (shots.weapon == MISSILE)
     incoming = (homing[:, None, :] & (shots.target[:, None, :] == jnp.arange(n)[:, None])).any(-1)
-    inside, tonnage = zone_presence(rules, mechs, state.place, config.zone_on_the_ground)
+    inside, tonnage = zone_presence(rules, mechs, state.arena_map, config.zone_on_the_ground)
     margin = tonnage_margin(tonnage)
     score = jnp.clip((state.score + state.score_carry) / config.score_to_win, 0.0, 1.0)
     side = jnp.asarray(roster(config.num_packs).team)
@@ -203,9 +203,9 @@ def scalars(
         "kinetic_cooldown": share(readings.kinetic_seconds(config, mechs), WEAPONS[GAUSS].cooldown),
         "painter_cooldown": share(readings.painter_seconds(config, mechs), WEAPONS[PAINTER].cooldown),
         "in_zone": inside,
-        "zone_offset": (state.place.zone[:, None, :2] - mechs.position[..., :2]) / longer,
+        "zone_offset": (state.arena_map.zone[:, None, :2] - mechs.position[..., :2]) / longer,
         "altitude": -mechs.position[..., 2] / longer,
-        "zone_radius": all_mechs(jnp.clip(state.place.zone[:, 2] / longer, 0.0, 1.0)),
+        "zone_radius": all_mechs(jnp.clip(state.arena_map.zone[:, 2] / longer, 0.0, 1.0)),
         "control": jnp.where(side == 0, margin[:, None], -margin[:, None]),
         "own_score": jnp.repeat(score, half, -1),
         "enemy_score": jnp.repeat(score[:, ::-1], half, -1),
@@ -228,7 +228,7 @@ def observe(config: EnvConfig, rules: SimRules, state: EnvState) -> Observed:
     quality = ewar.sensor_quality(config, rules, mechs, distance)
 
     others = contacts.candidates(config, state)
-    smoke = smoke_between(state)
+    smoke = smoke_clear_between(state)
     heard = others & (mechs.noise > 0)[:, None, :]
     threat = others & enemy & (distance <= TARGETED_RANGE)
     visible = others
@@ -244,7 +244,7 @@ def observe(config: EnvConfig, rules: SimRules, state: EnvState) -> Observed:
     targeted = (threat & smoke & clear_rays.swapaxes(1, 2)).any(-1)
 
     slots = contacts.choose_contacts(config, rules, state, visible, distance)
-    telemetry = state.place.telemetry.astype(jnp.float32)
+    telemetry = state.arena_map.telemetry.astype(jnp.float32)
     hull = jnp.eye(4, dtype=jnp.float32)[who.mech_class]
     # Only these three can hold a number that is not finite (a broken velocity, say); the rest are bits and messages.
     live = [

@@ -149,7 +149,7 @@ def _mech_fields(episode: Episode, before: np.ndarray, state: EnvState) -> dict[
 
 
 def _grid_rank(episode: Episode, after: np.ndarray, state: EnvState) -> Agreement:
-    """Place of each living mech among the living of its 10 x 10 cell, by stamp; -1 for the dead."""
+    """ArenaMap of each living mech among the living of its 10 x 10 cell, by stamp; -1 for the dead."""
     mechs = state.sim.mechs
     cell = np.trunc(np.asarray(mechs.position)[..., :2] / k.GRID_CELL).astype(int)
     stamp, alive = np.asarray(mechs.stamp), np.asarray(mechs.alive)

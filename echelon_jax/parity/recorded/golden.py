@@ -16,7 +16,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from echelon_jax.config import EnvConfig
-from echelon_jax.env.state import STATISTICS, EnvState, Place
+from echelon_jax.env.state import STATISTICS, ArenaMap, EnvState
 from echelon_jax.rules.materials import COLLIDES, OPAQUE, SOLID, SOLID_DEBRIS
 from echelon_jax.rules.mechs import MECH_CLASSES, PACK_SIZE, roster
 from echelon_jax.rules.weapons import MISSILE, SMOKE
@@ -338,7 +338,7 @@ def env_states(episode: Episode, ts: Sequence[int]) -> EnvState:
             lost_shots=zeros,
             lost_clouds=zeros,
         ),
-        place=Place(
+        arena_map=ArenaMap(
             zone=same(np.array([*zone["center"], zone["radius"]], np.float32)),
             occupancy=same(local_map(ground, config)),
             telemetry=same(telemetry(ground, config)),
