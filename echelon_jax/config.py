@@ -225,7 +225,7 @@ class EnvConfig:
 
     @property
     def max_steps(self) -> int:
-        """Decision steps until time is up (environment spec 4.1)."""
+        """Decision steps until time is up (docs/spec/environment.md 4.1)."""
         return math.ceil(self.max_episode_seconds / (self.dt * self.substeps))
 
     @property

@@ -1,7 +1,7 @@
-"""The original's scripted opponent for every mech of a batch of arenas (learning spec 1.1 to 1.4).
+"""The original's scripted opponent for every mech of a batch of arenas (docs/spec/arena.md 1.1 to 1.4).
 
 It sees the whole state: aims at the nearest living enemy, drives to the zone, keeps a distance, fires what reaches, and
-frees itself by reversing and strafing when it has not moved for a while. The order is that of the spec.
+frees itself by reversing and strafing when it has not moved for a while. The order is that of docs/spec/arena.md 1.2.
 """
 
 from __future__ import annotations

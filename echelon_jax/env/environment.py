@@ -1,4 +1,6 @@
-"""The environment: worlds in, observations, rewards and flags out, for many arenas or one (environment spec 3.1, 5.2).
+"""The environment: worlds in, observations, rewards and flags out, for many arenas or one.
+
+Source: docs/spec/environment.md 3.1, 5.2.
 
 Every function is pure and may be jitted with the environment as a constant. A step never resets; `AutoReset` does.
 """
@@ -83,7 +85,7 @@ def fresh_state(
     contact_slots: Int32[Array, "arenas mechs 5"],
     known: Bool[Array, "arenas mechs mechs"] | None = None,
 ) -> EnvState:
-    """The start of an episode: unhurt mechs at rest on their spawn points (simulation spec 4.3).
+    """The start of an episode: unhurt mechs at rest on their spawn points (docs/spec/rules.md 4.3).
 
     `known` is who sees whom, which the modern observation remembers in partial mode; None for nobody.
     """
@@ -310,7 +312,7 @@ class Echelon:
         actions: Float32[Array, "arenas mechs actions"],
         noise: Noise,
     ) -> tuple[EnvState, Step]:
-        """One decision step of every arena with given draws; the order of things is that of environment spec 3.1."""
+        """One decision step of every arena with given draws, in the order of docs/spec/environment.md 3.1."""
         config, rules = self.config, params.rules
         over = state.episode_over
 

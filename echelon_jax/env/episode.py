@@ -1,4 +1,7 @@
-"""The objective and the end of an episode: zone, scores, flags, reason and winner (environment spec 3.2 and 4)."""
+"""The objective and the end of an episode: zone, scores, flags, reason and winner.
+
+Source: docs/spec/environment.md 3.2 and 4.
+"""
 
 from __future__ import annotations
 
@@ -71,7 +74,10 @@ def tonnage_margin(tonnage: Float32[Array, "arenas 2"]) -> Float32[Array, " aren
 
 
 def zone_tick(rules: SimRules, mechs: Mechs, arena_map: ArenaMap, grounded: bool = False) -> Zone:
-    """Score ticks of this step: 1 for a team alone, else 0.25 + 0.75 of its margin (spec 3.2); `grounded` as in `zone_presence`."""
+    """Score ticks of this step: 1 for a team alone, else 0.25 + 0.75 of its margin; `grounded` as in `zone_presence`.
+
+    Source: docs/spec/environment.md 3.2.
+    """
     inside, tonnage = zone_presence(rules, mechs, arena_map, grounded)
     blue, red = tonnage[:, 0], tonnage[:, 1]
     contested = (blue > 0) & (red > 0)
@@ -107,7 +113,7 @@ def episode_outcome(
     carry: Float32[Array, "arenas 2"],
     step_count: Int32[Array, " arenas"],
 ) -> Outcome:
-    """Whether the episode ends: zone win, then elimination, then time (spec 4.2).
+    """Whether the episode ends: zone win, then elimination, then time (docs/spec/environment.md 4.2).
 
     A score tie at the target is red's (E33); with the switch tie_is_draw the team's hit points decide, then it is a draw.
     """

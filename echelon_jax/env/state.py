@@ -1,4 +1,4 @@
-"""State, parameters and results of the environment layer (environment spec 3.1, 4, 5; design "Interface")."""
+"""State, parameters and results of the environment layer (docs/spec/environment.md 3.1, 4, 5)."""
 
 from __future__ import annotations
 
@@ -29,7 +29,10 @@ WINNERS = ("blue", "red", "draw")
 
 
 class ArenaMap(flax.struct.PyTreeNode):
-    """The fixed facts of the world an arena plays in, copied at reset (spec 2.8, 2.9: never refreshed)."""
+    """The fixed facts of the world an arena plays in, copied at reset and never refreshed.
+
+    Source: docs/spec/environment.md 2.8, 2.9.
+    """
 
     zone: Float32[Array, "arenas 3"]  # centre x, centre y, radius
     occupancy: UInt8[Array, "arenas columns"]  # 1 where the local map reads blocked
@@ -86,7 +89,7 @@ class Bank(flax.struct.PyTreeNode):
 
 
 class RewardWeights(flax.struct.PyTreeNode):
-    """The original's reward weights (spec 3.3) as traced numbers."""
+    """The original's reward weights (docs/spec/environment.md 3.3) as traced numbers."""
 
     approach: Float32[Array, ""]
     zone: Float32[Array, ""]

@@ -92,7 +92,10 @@ def stack(rows: list[Any]) -> Any:
 
 @cache
 def residues(duration: float, dt: float) -> tuple[float, ...]:
-    """The float64 seconds a timer set to `duration` shows with c decrements to go, for c = 0, 1, ... (sim §1.2)."""
+    """The float64 seconds a timer set to `duration` shows with c decrements to go, for c = 0, 1, ...
+
+    Source: docs/spec/rules.md 1.2.
+    """
     left, shown = float(duration), [float(duration)]
     while left > 0:
         left = max(0.0, left - dt)

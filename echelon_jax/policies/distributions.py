@@ -1,4 +1,4 @@
-"""The squashed Gaussian: u ~ N(mean, std), action = tanh(u) (learning spec 2.4; T7, T8)."""
+"""The squashed Gaussian: u ~ N(mean, std), action = tanh(u) (docs/spec/learner.md 2.4; T7, T8)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""The environment around the simulation: actions, scores, episode end, reset and step (env §1, §3.1, §4, §5)."""
+"""The environment around the simulation: actions, scores, episode end, reset and step.
+
+Source: docs/spec/environment.md 1, 3.1, 4, 5.
+"""
 
 from __future__ import annotations
 
@@ -62,7 +65,10 @@ class Step(NamedTuple):
 
 
 def sanitise(actions: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Actions float32 [N, A]: not finite becomes 0, then clipped to [-1, 1]; and which rows were bad (env §1.2)."""
+    """Actions float32 [N, A]: not finite becomes 0, then clipped to [-1, 1]; and which rows were bad.
+
+    Source: docs/spec/environment.md 1.2.
+    """
     clean = np.array(actions, np.float32)  # a copy: the caller's array is left alone
     broken = ~np.isfinite(clean)
     clean[broken] = 0.0
@@ -125,7 +131,7 @@ class Arena:
         return rows
 
     def advance(self, actions: np.ndarray, noise: Noise) -> Advance:
-        """One decision step in the order of env §3.1. Nothing stops steps after the end here."""
+        """One decision step in the order of docs/spec/environment.md 3.1. Nothing stops steps after the end here."""
         config, battle, mechs = self.config, self.battle, self.battle.mechs
         self.step_count += 1  # 1
         clean, bad = sanitise(actions)  # 2
@@ -173,7 +179,7 @@ class Arena:
         return Advance(observation, reward, components, terminated, truncated, self.outcome, events)
 
     def set_focus(self, clean: np.ndarray) -> None:
-        """Target preference to focus target, by the slots of the last observation (env §1.3)."""
+        """Target preference to focus target, by the slots of the last observation (docs/spec/environment.md 1.3)."""
         for mech in self.battle.mechs:
             mech.focus_target = None
             if not (mech.alive and self.config.target_selection):
@@ -209,7 +215,10 @@ class Arena:
         return None if self.outcome is None else str(self.outcome["winner"])
 
     def episode_outcome(self) -> tuple[np.ndarray, np.ndarray]:
-        """The original's flags, and the outcome record if the episode has ended (env §4.2); the first case decides."""
+        """The original's flags, and the outcome record if the episode has ended; the first case decides.
+
+        Source: docs/spec/environment.md 4.2.
+        """
         mechs = self.battle.mechs
         terminated = np.array([not mech.alive for mech in mechs])
         truncated = np.zeros(len(mechs), bool)
@@ -273,7 +282,9 @@ class ReferenceEnv:
         return self._arena
 
     def reset(self, seed: int) -> Step:
-        """Start the episode of a seed (env §5): the same seed and actions give the original's episode.
+        """Start the episode of a seed: the same seed and actions give the original's episode.
+
+        Source: docs/spec/environment.md 5.
 
         Raises:
             ValueError: if seed is not a whole number from 0.

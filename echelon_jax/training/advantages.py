@@ -1,4 +1,4 @@
-"""Generalised advantage estimation with ends of three kinds (learning spec 4.2; D6, T5, T10)."""
+"""Generalised advantage estimation with ends of three kinds (docs/spec/learner.md 4.2; D6, T5, T10)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""The PPO update: clipped surrogate over whole recurrent sequences, per action head, dead mechs masked (learning spec 4.3, 4.9).
+"""The PPO update: clipped surrogate over whole recurrent sequences, per action head, dead mechs masked.
+
+Source: docs/spec/learner.md 4.3, 4.9.
 
 A sequence is a whole rollout of an arena, or a chunk of it (truncated backpropagation through time) that starts from the memory
 which the rollout had there. With `burn_in` that memory is instead worked out anew, without a gradient, by today's parameters from

@@ -1,4 +1,4 @@
-"""Fused training: rollout, advantages and update as one compiled, donated program (design "Learning").
+"""Fused training: rollout, advantages and update as one compiled, donated program.
 
     train = make_train(AutoReset(Echelon(env_config)), train_config)
     state = train.init(jax.random.key(train_config.seed), env_params)

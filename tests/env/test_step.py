@@ -1,4 +1,7 @@
-"""Whole decision steps: the worked rewards of environment spec 3.4, finished arenas, single arenas, automatic resets."""
+"""Whole decision steps: worked rewards, finished arenas, single arenas, automatic resets.
+
+Source: docs/spec/environment.md 3.4.
+"""
 
 import jax
 import jax.numpy as jnp

@@ -1,4 +1,7 @@
-"""The torch module of the `original` network (learning spec 2, B.2): the JAX network's numbers; whole files or none."""
+"""The torch module of the `original` network: the JAX network's numbers; whole files or none.
+
+Source: docs/spec/learner.md 2, B.2.
+"""
 
 import ast
 import hashlib

@@ -1,4 +1,4 @@
-"""The squashed Gaussian (learning spec 2.4, T7, T8)."""
+"""The squashed Gaussian (docs/spec/learner.md 2.4, T7, T8)."""
 
 import jax
 import jax.numpy as jnp
@@ -49,7 +49,7 @@ def test_from_action_inverts_tanh_inside_the_clamp_only():
     assert np.allclose(from_action(jnp.tanh(u)), u, atol=2e-3)
     largest = float(from_action(jnp.asarray([1.0]))[0])
     assert largest == pytest.approx(np.arctanh(1 - SQUASH_EPSILON), abs=0.02)
-    assert largest == pytest.approx(7.2477, abs=1e-3)  # learning spec 2.4
+    assert largest == pytest.approx(7.2477, abs=1e-3)  # docs/spec/learner.md 2.4
 
 
 def test_entropy_estimate_averages_to_the_entropy_by_quadrature():

@@ -1,4 +1,4 @@
-"""The `original` network (learning spec 2, B.2)."""
+"""The `original` network (docs/spec/learner.md 2, B.2)."""
 
 import functools
 

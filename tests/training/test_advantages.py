@@ -1,4 +1,4 @@
-"""Advantages (learning spec 4.2, B.3, T5, T10)."""
+"""Advantages (docs/spec/learner.md 4.2, B.3, T5, T10)."""
 
 import jax
 import jax.numpy as jnp

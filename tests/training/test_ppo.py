@@ -1,4 +1,4 @@
-"""The PPO loss and its minibatches (learning spec 4.3, B.3, T10, T11)."""
+"""The PPO loss and its minibatches (docs/spec/learner.md 4.3, B.3, T10, T11)."""
 
 import dataclasses
 

@@ -1,4 +1,4 @@
-"""The fused trainer and its checkpoints, on a small fake environment (trainer requirements; T3, T4, T18)."""
+"""The fused trainer and its checkpoints, on a small fake environment (docs/spec/learner.md 9; T3, T4, T18)."""
 
 import dataclasses
 import json

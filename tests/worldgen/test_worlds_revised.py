@@ -279,7 +279,7 @@ def test_corridor_steps_at_the_low_edges_are_clipped_like_those_at_the_high_ones
         end[rng.integers(2)] = rng.choice([1.0, 38.0])
         line = Corridor("flank", 4.0, (tuple(start), tuple(end)))
         mask = carved(line, complete=True)
-        # Cell by cell: within half a width of a sample on both axes, as the spec words it.
+        # Cell by cell: within half a width of a sample on both axes, as docs/spec/worlds.md 4.0 words it.
         samples = start + (end - start) * np.linspace(0, 1, max(1, int(1.5 * np.hypot(*(end - start)))) + 1)[:, None]
         cells = np.arange(40)
         near = (np.floor(samples[..., None] - 2) <= cells) & (cells <= np.floor(samples[..., None] + 2))

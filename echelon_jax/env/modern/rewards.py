@@ -1,4 +1,4 @@
-"""The reward "modern": a game's result first, everything else a small hint towards it (differences.md; E21 to E30).
+"""The reward "modern": a game's result first, everything else a small hint towards it (docs/rewards.md; E21 to E30).
 
 With the step's length in seconds dt, per mech:
 

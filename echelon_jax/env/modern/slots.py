@@ -58,7 +58,9 @@ def _reaches(
     locked: Bool[Array, "arenas mechs slots"],
     upright: Bool[Array, "arenas mechs #slots"],
 ) -> Bool[Array, "arenas mechs slots"]:
-    """Whether a fitted weapon of a mech of `mech_class` has its target in range, arc and sight (simulation spec 5.7 to 5.10).
+    """Whether a fitted weapon of a mech of `mech_class` has its target in range, arc and sight.
+
+    Source: docs/spec/rules.md 5.7 to 5.10.
 
     Kinetic weapons count where they would be aimed at it; a missile needs sight on board or a painted lock. Heat, cooldowns
     and the quality of sensors are not looked at.

@@ -1,4 +1,4 @@
-"""Observations of all mechs of a batch of arenas: a pure function of the state (environment spec 2).
+"""Observations of all mechs of a batch of arenas: a pure function of the state (docs/spec/environment.md 2).
 
 Line of sight is the expensive part, so the rays that are needed are found first: one for both viewers of a pair, and one from
 each enemy near enough to be a threat.
@@ -68,8 +68,8 @@ def smoke_clear_between(state: EnvState) -> Bool[Array, "arenas mechs mechs"]:
 def first_askers(asks: Bool[Array, "arenas mechs mechs"]) -> Bool[Array, "arenas mechs mechs"]:
     """[from, to] the rays that answer every [viewer, other] of `asks`, one for both viewers of a pair.
 
-    A ray runs from the earlier mech of the roster if that one asks, else from the later (spec 2.3). Its direction matters
-    only where it meets edges of cells: such a ray can be blocked one way and clear the other.
+    A ray runs from the earlier mech of the roster if that one asks, else from the later (docs/spec/environment.md 2.3).
+    Its direction matters only where it meets edges of cells: such a ray can be blocked one way and clear the other.
     """
     upper = jnp.triu(jnp.ones(asks.shape[1:], bool), 1)
     later = asks.swapaxes(1, 2)
@@ -88,7 +88,10 @@ def sound(
     cosine: Float32[Array, "arenas mechs"],
     sine: Float32[Array, "arenas mechs"],
 ) -> Float32[Array, "arenas mechs 4"]:
-    """Loudness from front-left, front-right, rear-left and rear-right (spec 2.10), added up in roster order."""
+    """Loudness from front-left, front-right, rear-left and rear-right, added up in roster order.
+
+    Source: docs/spec/environment.md 2.10.
+    """
     mechs = state.sim.mechs
     dx, dy, dz = (mechs.position[:, None, :, axis] - mechs.position[:, :, None, axis] for axis in range(3))
     loudness = mechs.noise[:, None, :] / (1.0 + (dx * dx + dy * dy + dz * dz))
@@ -107,7 +110,7 @@ def sound(
 
 
 def messages(config: EnvConfig, state: EnvState) -> Float32[Array, "arenas mechs rows"]:
-    """The stored messages of the five places of the own pack (spec 2.7)."""
+    """The stored messages of the five places of the own pack (docs/spec/environment.md 2.7)."""
     arenas, n = state.sim.mechs.alive.shape
     packs = state.messages.reshape(arenas, n // PACK_SIZE, 1, PACK_SIZE * config.comm_dim)
     shared = jnp.broadcast_to(packs, (arenas, n // PACK_SIZE, PACK_SIZE, PACK_SIZE * config.comm_dim))
@@ -120,7 +123,7 @@ def local_map(
     cosine: Float32[Array, "arenas mechs"],
     sine: Float32[Array, "arenas mechs"],
 ) -> Float32[Array, "arenas mechs cells"]:
-    """Walls in an 11 x 11 window that turns with the mech, 1 outside the map (spec 2.8).
+    """Walls in an 11 x 11 window that turns with the mech, 1 outside the map (docs/spec/environment.md 2.8).
 
     Coordinates are truncated toward zero, so what lies less than one voxel below 0 reads row or column 0. The whole part
     of the position is split off first, which keeps float32 close to the original's float64.
@@ -155,7 +158,7 @@ def scalars(
     cosine: Float32[Array, "arenas mechs"],
     sine: Float32[Array, "arenas mechs"],
 ) -> Float32[Array, "arenas mechs 39"]:
-    """The viewer itself, its team and the objective (spec 2.12)."""
+    """The viewer itself, its team and the objective (docs/spec/environment.md 2.12)."""
     mechs, tally, shots = state.sim.mechs, state.sim.tally, state.sim.projectiles
     n, half = config.num_mechs, config.team_size
     longer = float(max(config.size_x, config.size_y, 1))
@@ -237,7 +240,8 @@ def observe(config: EnvConfig, rules: SimRules, state: EnvState) -> Observed:
         visible = others & contacts.visible_without_sight(config, rules, state, distance, quality, smoke)
         asks = heard | (others & ~visible)
     shared = first_askers(asks & smoke)
-    # A threat has a ray of its own, from the enemy to the mech (spec 2.12, entry 550), beside the one its pair shares.
+    # A threat has a ray of its own, from the enemy to the mech (docs/spec/environment.md 2.12, entry 550), beside the
+    # one its pair shares.
     clear_rays = pair_sight(config, state.sim.grid.opaque, mechs.position, shared | (threat & smoke).swapaxes(1, 2))
     clear = both_ways(clear_rays & shared)
     visible = visible | (others & clear)

@@ -223,7 +223,7 @@ def _arena_fields(episode: Episode, before: np.ndarray, state: EnvState) -> dict
 
 
 def recorded_statistics(episode: Episode, before: np.ndarray) -> np.ndarray:
-    """[rows, 13, 2] what one decision step adds to the counters (environment spec 4.5), recounted."""
+    """[rows, 13, 2] what one decision step adds to the counters (docs/spec/environment.md 4.5), recounted."""
     config, data = episode.config, episode.data
     half, side = config.team_size, {name: i for i, name in enumerate(TEAM_NAMES)}
     heat_cap = np.array([MECH_CLASSES[c].heat_cap for c in roster(config.num_packs).mech_class])

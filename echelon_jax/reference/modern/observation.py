@@ -327,7 +327,7 @@ def painted_by(scene: Scene, target: Mech, viewer: Mech) -> bool:
 
 
 def reaches(shooter: Mech, away: float, bearing: float, clear: bool, locked: bool) -> bool:
-    """Whether a fitted weapon of a mech has its target in range, arc and sight (sim §5.7 to §5.10).
+    """Whether a fitted weapon of a mech has its target in range, arc and sight (docs/spec/rules.md 5.7 to 5.10).
 
     Args:
         bearing: cosine of the target's bearing.
