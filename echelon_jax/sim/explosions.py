@@ -1,4 +1,7 @@
-"""Explosions: splash on mechs in grid order with wrecks rising in between, then voxel damage (simulation spec 6.8)."""
+"""Explosions: splash on mechs in grid order with wrecks rising in between, then voxel damage.
+
+Source: docs/spec/rules.md 6.8.
+"""
 
 from __future__ import annotations
 
@@ -62,7 +65,7 @@ def splash_round(
     widths: LoopWidths,
     rolls: Float32[Array, "arenas mechs"] | None = None,
 ) -> tuple[SimState, Splash]:
-    """Hurt mechs around each blast in grid order until one dies (spec 6.8 step 1).
+    """Hurt mechs around each blast in grid order until one dies (docs/spec/rules.md 6.8 step 1).
 
     In up to `widths.blasts` arenas: a wreck that is due is placed; all targets up to and including the first one that dies are
     served together (their damage commutes). Its wreck and the rest are left for the next round, which looks through the new
@@ -138,7 +141,7 @@ def splash_round(
 
 
 def blast_voxels(config: EnvConfig, rules: SimRules, grid: Grid, blast: Blast, widths: LoopWidths) -> Grid:
-    """Damage every cell whose centre lies within the splash radius (spec 6.8 step 2)."""
+    """Damage every cell whose centre lies within the splash radius (docs/spec/rules.md 6.8 step 2)."""
     edge = np.arange(_SPLASH_CELLS)
     offsets = jnp.asarray(np.stack(np.meshgrid(edge, edge, edge, indexing="ij"), -1).reshape(-1, 3), jnp.int32)
 
@@ -193,7 +196,9 @@ def explode(
     widths: LoopWidths,
     rolls: Float32[Array, "arenas mechs"] | None = None,
 ) -> SimState:
-    """All of spec 6.8 for at most one explosion per arena; `dead` is the mech just killed, whose wreck rises first (Q13).
+    """At most one explosion per arena, in full; `dead` is the mech just killed, whose wreck rises first (Q13).
+
+    Source: docs/spec/rules.md 6.8.
 
     `rolls` are those of the wrecks, where they are drawn.
     """

@@ -1,4 +1,6 @@
-"""The projectile phase: every shot in flight in list order, each seeing what the earlier ones did (simulation spec 6, 9.4 D2).
+"""The projectile phase: every shot in flight in list order, each seeing what the earlier ones did.
+
+Source: docs/spec/rules.md 6, 9.4, S2.
 
 In rounds: the next few pending projectiles of every arena are evaluated together against the current state; those
 before the first one with an effect (an impact or an interception) just fly on; that effect is applied; the rest are
@@ -50,7 +52,10 @@ def _commit(
 def _direct_hit(
     config: EnvConfig, rules: SimRules, state: SimState, event: Flight, hit: Bool[Array, " arenas"]
 ) -> tuple[SimState, Bool[Array, "arenas mechs"]]:
-    """Effects of a direct hit on the struck mech (spec 6.7 step 2), except its wreck. Returns the mechs it killed."""
+    """Effects of a direct hit on the struck mech, except its wreck. Returns the mechs it killed.
+
+    Source: docs/spec/rules.md 6.7 step 2.
+    """
     m, tally = state.mechs, state.tally
     arenas, n = m.alive.shape
     row = jnp.arange(arenas, dtype=jnp.int32)
@@ -153,7 +158,7 @@ def _fly_on(
 def _strike(
     config: EnvConfig, rules: SimRules, state: SimState, event: Flight, happens: Bool[Array, " arenas"]
 ) -> tuple[SimState, Blast, Bool[Array, "arenas mechs"]]:
-    """One interception or impact per arena (spec 6.2 step 2, 6.7), in the order of the spec, up to its explosion.
+    """One interception or impact per arena (docs/spec/rules.md 6.2 step 2, 6.7), in the order of the spec, up to its explosion.
 
     Returns also that explosion, and the mech that a direct hit killed, whose wreck is still to come.
     """

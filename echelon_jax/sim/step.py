@@ -1,4 +1,4 @@
-"""One decision step of the simulation: the substeps and their phases in order (simulation spec 9)."""
+"""One decision step of the simulation: the substeps and their phases in order (docs/spec/rules.md 9)."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def initial_state(
     position: Float32[Array, "arenas mechs 3"],
     yaw: Float32[Array, "arenas mechs"],
 ) -> SimState:
-    """A fresh state: everybody whole, cold, upright and at rest (spec 4.3), nothing in flight."""
+    """A fresh state: everybody whole, cold, upright and at rest (docs/spec/rules.md 4.3), nothing in flight."""
     arenas, n = yaw.shape
     table = slots(config)
 
@@ -96,7 +96,7 @@ def initial_state(
 
 
 def empty_tally(config: EnvConfig, arenas: int) -> Tally:
-    """The tallies at the start of a decision step (spec 4.3, scratch)."""
+    """The tallies at the start of a decision step (docs/spec/rules.md 4.3)."""
     n, modern = config.num_mechs, config.reward == "modern"
 
     def f() -> Float32[Array, "arenas mechs"]:
@@ -143,7 +143,8 @@ def simulate(
 ) -> SimState:
     """Run one decision step of a batch of arenas: `config.substeps` substeps under the same commands.
 
-    Focus targets and EWAR switches must already be in `state.mechs` (spec 5.3). Pure and jit-able; the tally is cleared first.
+    Focus targets and EWAR switches must already be in `state.mechs` (docs/spec/rules.md 5.3). Pure and jit-able; the
+    tally is cleared first.
 
     Arguments:
         widths: of the loops, which change the speed and not the result; those of the backend without them.
