@@ -17,7 +17,7 @@ from echelon_jax.sim.effects import count_splash
 from echelon_jax.sim.geometry import direction_if_far, dot3, grid_rank, length3
 from echelon_jax.sim.grid import damage_cells
 from echelon_jax.sim.queues import pick_rows
-from echelon_jax.sim.rays import walk
+from echelon_jax.sim.rays import steps_within, walk
 from echelon_jax.sim.rules import SimRules
 from echelon_jax.sim.state import Grid, SimState
 from echelon_jax.sim.widths import LoopWidths
@@ -92,8 +92,10 @@ def splash_round(
         waiting.reshape(-1),
         include_end=False,
         widths=widths,
+        most_steps=steps_within(MAX_SPLASH_RADIUS),
     )
-    reached = waiting & ~ray.blocked.reshape(waiting.shape)
+    # A walk that is still under way after so many steps has skipped its goal, and never reaches it (Q9).
+    reached = waiting & ~(ray.blocked | ray.unfinished).reshape(waiting.shape)
     damage = rules.damage[weapon] * rules.splash_scale[weapon]
     shove = rules.stability_damage[weapon] * rules.splash_scale[weapon]
     dies = reached & (take(m.hp) - damage[:, None] <= 0)

@@ -28,6 +28,9 @@ from echelon_jax.sim.turns import NO_WEAPON, drawn_rows, pulled, turns
 from echelon_jax.sim.widths import LoopWidths
 from echelon_jax.sim.wrecks import next_buried, next_wrecks, place_wrecks
 
+# Where two mechs stand in the packed number of a turn, above five flags.
+_TARGET_SHIFT, _AIM_SHIFT, _MECH = 8, 16, 0xFF
+
 
 class _Geometry(flax.struct.PyTreeNode):
     """Pairwise facts that hold for the whole phase, shooter first."""
@@ -100,18 +103,18 @@ def _bury_and_look_again(
     return grid, view
 
 
-def _bury_at_most_one(
+def _bury_target(
     config: EnvConfig,
     rules: SimRules,
     grid: Grid,
     mechs: Mechs,
-    dead: Bool[Array, "arenas mechs"],
+    target: Int32[Array, " arenas"],
+    killed: Bool[Array, " arenas"],
     rolls: Float32[Array, "arenas mechs"] | None,
 ) -> Grid:
     """Place the wreck of the one mech that a single shot can have killed in each arena."""
-    rows = pick_rows(dead.any(-1), dead.shape[0])
-    mech, wanted, others = next_wrecks(dead, mechs.alive, rows)
-    return place_wrecks(config, rules, grid, mechs, others, rows.arena, mech, wanted, rolls)
+    arena = jnp.arange(target.shape[0], dtype=jnp.int32)
+    return place_wrecks(config, rules, grid, mechs, mechs.alive, arena, target, killed, rolls)
 
 
 def _smoke_free(
@@ -132,6 +135,7 @@ def _views_of(
     position: Float32[Array, "arenas mechs 3"],
     wanted: Bool[Array, "arenas mechs mechs"],
     viewers: tuple[Array, ...],
+    reach: float,
     widths: LoopWidths,
 ) -> list[Bool[Array, "arenas mechs"]]:
     """Which enemies some mechs see now, all rays walked together; each viewer is one mech, or one of each arena's own."""
@@ -157,6 +161,7 @@ def _views_of(
         jnp.stack(ends, 1).reshape(-1, 3),
         needed.reshape(-1),
         widths,
+        reach=reach,
     )
     clear = clear.reshape(needed.shape) & needed
     return [
@@ -255,24 +260,27 @@ def fire(
 
     position = state.mechs.position
 
-    def turn_with_all_views(carry: tuple, turn: dict[str, Array]) -> tuple[tuple, Launch]:
+    def turn_with_all_views(carry: tuple, turn: dict[str, Array]) -> tuple[tuple, Array]:
         """All views were looked at beforehand; after a kill those of its arena are looked at again."""
         mechs, tally, grid, view, gate = carry
         sees = _column(view, turn["mech"])
-        mechs, tally, dead, gate = _hitscan(config, rules, mechs, tally, geometry, sees, gate, turn)
+        mechs, tally, target, killed, gate = _hitscan(config, rules, mechs, tally, geometry, sees, gate, turn)
+        dead = killed[:, None] & (jnp.arange(config.num_mechs) == target[:, None])
         grid, view = _bury_and_look_again(config, rules, grid, mechs, view, dead, widths, wreck)
         sees = _column(view, turn["mech"])
-        mechs, tally, launched = _other_weapons(config, rules, mechs, tally, geometry, sees, turn)
-        return (mechs, tally, grid, view, gate), launched
+        mechs, tally, fired = _other_weapons(config, rules, mechs, tally, geometry, sees, turn)
+        return (mechs, tally, grid, view, gate), fired
 
-    def turn_that_looks(carry: tuple, turn: dict[str, Array]) -> tuple[tuple, Launch]:
+    def turn_that_looks(carry: tuple, turn: dict[str, Array]) -> tuple[tuple, Array]:
         """Each turn looks for its mech after the shot, and for the shot of the next turn: wrecks need no second look."""
         mechs, tally, grid, sees, gate = carry
-        mechs, tally, dead, gate = _hitscan(config, rules, mechs, tally, geometry, sees, gate, turn)
-        grid = _bury_at_most_one(config, rules, grid, mechs, dead, wreck)
-        sees, sees_next = _views_of(config, grid.opaque, position, wanted, (turn["mech"], turn["next"]), widths)
-        mechs, tally, launched = _other_weapons(config, rules, mechs, tally, geometry, sees, turn)
-        return (mechs, tally, grid, sees_next, gate), launched
+        mechs, tally, target, killed, gate = _hitscan(config, rules, mechs, tally, geometry, sees, gate, turn)
+        grid = _bury_target(config, rules, grid, mechs, target, killed, wreck)
+        sees, sees_next = _views_of(
+            config, grid.opaque, position, wanted, (turn["mech"], turn["next"]), rules.reach, widths
+        )
+        mechs, tally, fired = _other_weapons(config, rules, mechs, tally, geometry, sees, turn)
+        return (mechs, tally, grid, sees_next, gate), fired
 
     gate = jnp.zeros(state.tick.shape, bool)
     opaque = state.grid.opaque
@@ -280,11 +288,11 @@ def fire(
         one_turn = turn_that_looks
         wanted = _smoke_free(position, state.smoke, wanted)
         turn_inputs["next"] = jnp.roll(turn_inputs["mech"], -1, axis=0)
-        (view,) = _views_of(config, opaque, position, wanted, (turn_inputs["mech"][0],), widths)
+        (view,) = _views_of(config, opaque, position, wanted, (turn_inputs["mech"][0],), rules.reach, widths)
     else:
         one_turn = turn_with_all_views
         view = pair_sight(config, opaque, position, wanted, state.smoke, widths=widths)
-    (mechs, tally, grid, _, _), launched = jax.lax.scan(
+    (mechs, tally, grid, _, _), fired = jax.lax.scan(
         one_turn,
         (state.mechs, state.tally, state.grid, view, gate),
         turn_inputs,
@@ -293,11 +301,11 @@ def fire(
     # The rows that end a mech's turn, one per mech in roster order.
     if order is None:
         ends = np.flatnonzero(table.rest)
-        by_mech = jax.tree.map(lambda leaf: jnp.moveaxis(leaf[ends], 0, 1), launched)
+        by_mech = fired[ends].T
     else:
         arena = jnp.arange(order.shape[0], dtype=jnp.int32)[:, None]
-        by_mech = jax.tree.map(lambda leaf: leaf[last, arena], launched)
-    return launch(config, rules, state.replace(mechs=mechs, tally=tally, grid=grid), by_mech, place)
+        by_mech = fired[last, arena]
+    return launch(config, rules, state.replace(mechs=mechs, tally=tally, grid=grid), _launched(mechs, by_mech), place)
 
 
 def _column(array: Array, mech: Int32[Array, ""] | Int32[Array, " arenas"]) -> Array:
@@ -321,10 +329,10 @@ def _hitscan(
     sees: Bool[Array, "arenas mechs"],
     gate: Bool[Array, " arenas"],
     turn: dict[str, Array],
-) -> tuple[Mechs, Tally, Bool[Array, "arenas mechs"], Bool[Array, " arenas"]]:
+) -> tuple[Mechs, Tally, Int32[Array, " arenas"], Bool[Array, " arenas"], Bool[Array, " arenas"]]:
     """A laser or flamer shot of one mech (docs/spec/rules.md 5.7).
 
-    Returns also the mechs it killed, and whether the shooter was able to fire when its turn began.
+    Returns also its target, whether it killed that, and whether the shooter was able to fire when its turn began.
     """
     n = config.num_mechs
     i, flamer = turn["mech"], turn["flamer"]
@@ -361,7 +369,8 @@ def _hitscan(
 
     had = mechs.hp[row, target]
     hp = mechs.hp - jnp.where(on_target, damage[:, None], 0.0)
-    dead = on_target & mechs.alive & (hp <= 0)
+    killed = shoots & (had - damage <= 0)  # a target is alive
+    dead = on_target & killed[:, None]
     transfer = jnp.where(flamer, k.FLAMER_HEAT_TRANSFER, k.LASER_HEAT_TRANSFER)
     heat = mechs.heat + jnp.where(by_me, _across(rules.weapon_heat[weapon]), 0.0)
     heat = heat + jnp.where(on_target, _across(transfer), 0.0)
@@ -379,7 +388,7 @@ def _hitscan(
     tally = tally.replace(
         took_damage=tally.took_damage + jnp.where(on_target, damage[:, None], 0.0),
         dealt_damage=tally.dealt_damage + jnp.where(by_me, damage[:, None], 0.0),
-        kills=tally.kills + (by_me & dead.any(-1)[:, None]),
+        kills=tally.kills + (by_me & killed[:, None]),
         died=tally.died | dead,
         was_hit=tally.was_hit | on_target,
         damage_direction=jnp.where(turned[..., None], direction[:, None], tally.damage_direction),
@@ -387,8 +396,8 @@ def _hitscan(
         assists=tally.assists + assist,
         laser_hits=tally.laser_hits + by_me,
     )
-    tally = count_hit(tally, by_me, assist, damage, had, dead.any(-1))
-    return mechs, tally, dead, gate
+    tally = count_hit(tally, by_me, assist, damage, had, killed)
+    return mechs, tally, target, killed, gate
 
 
 def _other_weapons(
@@ -399,8 +408,10 @@ def _other_weapons(
     geometry: _Geometry,
     sees: Bool[Array, "arenas mechs"],
     turn: dict[str, Array],
-) -> tuple[Mechs, Tally, Launch]:
+) -> tuple[Mechs, Tally, Int32[Array, " arenas"]]:
     """Missile, kinetic weapon, painter and smoke of one mech, in this order; each re-tests shutdown.
+
+    Returns also what it fired, packed.
 
     Source: docs/spec/rules.md 5.8 to 5.11, 9.3.
     """
@@ -408,10 +419,8 @@ def _other_weapons(
     i, rest, kinetic = turn["mech"], turn["rest"], turn["kinetic"]
     enemies, same_pack = (jnp.asarray(t)[i].reshape(-1, n) for t in team_masks(config.num_packs))
     me = jnp.arange(n) == _across(i)
-    row = jnp.arange(mechs.alive.shape[0], dtype=jnp.int32)
     distance, bearing = _column(geometry.distance, i), _column(geometry.bearing, i)
-    own, yaw, focus = _column(mechs.position, i), _column(mechs.yaw, i), _column(mechs.focus, i)
-    facing = jnp.stack([jnp.cos(yaw), jnp.sin(yaw), jnp.zeros_like(yaw)], -1)
+    focus = _column(mechs.focus, i)
     target_alive = enemies & mechs.alive
     is_focus = jnp.arange(n) == focus[:, None]
     heat, cap, alive = _column(mechs.heat, i), rules.heat_cap[i], _column(mechs.alive, i) & rest
@@ -485,16 +494,36 @@ def _other_weapons(
         kinetic_fires=tally.kinetic_fires + (me & shoots[:, None]),
         smoke_launches=tally.smoke_launches + (me & smokes[:, None]),
     )
-    launched = Launch(
+    fired = _pack((missile, shoots, aimed, smokes, aims), (missile_target, jnp.broadcast_to(aim, missile_target.shape)))
+    return mechs, tally, fired
+
+
+def _pack(flags: tuple[Array, ...], targets: tuple[Array, ...]) -> Int32[Array, " arenas"]:
+    """Five flags and two mechs as one number: what a turn fired, stacked over the turns without a copy per field."""
+    word = jnp.zeros(flags[0].shape, jnp.int32)
+    for bit, flag in enumerate(flags):
+        word = word | (flag.astype(jnp.int32) << bit)
+    return word | (targets[0] << _TARGET_SHIFT) | (targets[1] << _AIM_SHIFT)
+
+
+def _launched(mechs: Mechs, word: Int32[Array, "arenas mechs"]) -> Launch:
+    """What each mech fired, from its packed number; nobody moved or turned since."""
+    missile, kinetic, aimed, smoke, smoke_aimed = ((word >> bit) & 1 == 1 for bit in range(5))
+    missile_target = (word >> _TARGET_SHIFT) & _MECH
+    position, row = mechs.position, jnp.arange(word.shape[0], dtype=jnp.int32)[:, None]
+
+    def offset(target: Int32[Array, "arenas mechs"]) -> Float32[Array, "arenas mechs 3"]:
+        return position[row, target] - position
+
+    return Launch(
         missile=missile,
         missile_target=missile_target,
-        missile_offset=mechs.position[row, missile_target] - own,
-        kinetic=shoots,
-        kinetic_offset=mechs.position[row, aim] - own,
+        missile_offset=offset(missile_target),
+        kinetic=kinetic,
+        kinetic_offset=offset((word >> _AIM_SHIFT) & _MECH),
         kinetic_aimed=aimed,
-        smoke=smokes,
-        smoke_offset=mechs.position[row, jnp.maximum(focus, 0)] - own,
-        smoke_aimed=aims,
-        facing=facing,
+        smoke=smoke,
+        smoke_offset=offset(jnp.maximum(mechs.focus, 0)),
+        smoke_aimed=smoke_aimed,
+        facing=jnp.stack([jnp.cos(mechs.yaw), jnp.sin(mechs.yaw), jnp.zeros_like(mechs.yaw)], -1),
     )
-    return mechs, tally, launched

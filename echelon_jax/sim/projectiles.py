@@ -18,10 +18,9 @@ from echelon_jax.rules import constants as k
 from echelon_jax.rules.weapons import AUTOCANNON, SMOKE
 from echelon_jax.sim.effects import count_hit
 from echelon_jax.sim.explosions import Blast, Splash, explode, finish, in_reach, splash_round
-from echelon_jax.sim.flight import Flight, earliest, fly
+from echelon_jax.sim.flight import Flight, Onward, Shots, all_shots, first_shots, fly, ranks
 from echelon_jax.sim.geometry import direction_if_far, is_leg_hit, rear_multiplier, team_masks
 from echelon_jax.sim.grid import damage_cells
-from echelon_jax.sim.queues import first_true
 from echelon_jax.sim.rules import SimRules
 from echelon_jax.sim.slots import slots
 from echelon_jax.sim.state import Projectiles, SimState, Smoke
@@ -32,21 +31,27 @@ Pending = Bool[Array, "arenas slots"]
 
 def _commit(
     config: EnvConfig, projectiles: Projectiles, flight: Flight, done: Bool[Array, "arenas selected"]
-) -> Projectiles:
-    """Write the flights that are `done` back to their slots: moved on, or gone."""
+) -> tuple[Projectiles, Bool[Array, "arenas slots"]]:
+    """Write the flights that are `done` back to their slots: moved on, or gone. Returns also which slots that were."""
     gone = flight.ended | flight.intercepted | flight.impact
-    alive, position, velocity, age = projectiles.alive, projectiles.position, projectiles.velocity, projectiles.age
-    rolled = projectiles.rolled
-    slot_number = jnp.arange(alive.shape[1], dtype=jnp.int32)
-    for i in range(flight.slot.shape[1]):
+    p = projectiles
+
+    def written(here: Array, i: int | slice, p: Projectiles) -> Projectiles:
+        return p.replace(
+            alive=p.alive & ~(here & gone[:, i]),
+            position=jnp.where(here[..., None], flight.position[:, i], p.position),
+            velocity=jnp.where(here[..., None], flight.velocity[:, i], p.velocity),
+            age=jnp.where(here, flight.age[:, i], p.age),
+            rolled=jnp.where(here, flight.rolled[:, i], p.rolled) if config.ams_one_roll else p.rolled,
+        )
+
+    if done.shape == p.alive.shape:  # all slots, in slot order
+        return written(done, slice(None), p), done
+    slot_number, touched = jnp.arange(p.alive.shape[1], dtype=jnp.int32), jnp.zeros(p.alive.shape, bool)
+    for i in range(done.shape[1]):
         here = done[:, i, None] & (slot_number == flight.slot[:, i, None])
-        alive = alive & ~(here & gone[:, i, None])
-        position = jnp.where(here[..., None], flight.position[:, i, None], position)
-        velocity = jnp.where(here[..., None], flight.velocity[:, i, None], velocity)
-        age = jnp.where(here, flight.age[:, i, None], age)
-        if config.ams_one_roll:
-            rolled = jnp.where(here, flight.rolled[:, i, None], rolled)
-    return projectiles.replace(alive=alive, position=position, velocity=velocity, age=age, rolled=rolled)
+        p, touched = written(here, slice(i, i + 1), p), touched | here
+    return p, touched
 
 
 def _direct_hit(
@@ -135,24 +140,27 @@ def _fly_on(
     rules: SimRules,
     state: SimState,
     pending: Pending,
-    rolls: Float32[Array, "arenas heavies rings packs"],
+    shots: Shots,
     widths: LoopWidths,
+    cut_short: tuple[Bool[Array, "arenas selected"], Onward] | None = None,
 ) -> tuple[SimState, Pending, Flight, Bool[Array, " arenas"]]:
-    """Move the next few pending projectiles of each arena, up to and including the first one with an effect.
+    """Move the given pending projectiles of each arena on, in their order, up to and including the first with an effect.
 
-    Returns also that one, which is yet to have its effect, and the arenas that have one.
+    Returns also that one, which is yet to have its effect, and the arenas that have one. A projectile whose walk is unfinished
+    stays pending, and so do those behind it.
     """
-    selected = min(widths.projectiles, pending.shape[1])
-    slot, valid = earliest(pending, state.projectiles.order, selected)
-    flight = fly(config, rules, state, slot, valid, rolls, widths)
-    happens, first = first_true(flight.intercepted | flight.impact)
-    last = jnp.where(happens, first, selected)
-    done = valid & (jnp.arange(selected) <= last[:, None])
-    state = state.replace(projectiles=_commit(config, state.projectiles, flight, done))
-    for i in range(selected):
-        pending = pending & ~(done[:, i, None] & (jnp.arange(pending.shape[1]) == slot[:, i, None]))
-    row = jnp.arange(slot.shape[0], dtype=jnp.int32)
-    return state, pending, jax.tree.map(lambda leaf: leaf[row, first], flight), happens
+    flight = fly(config, rules, state, shots, widths, cut_short)
+    stops = flight.intercepted | flight.impact | flight.unfinished
+    most = pending.shape[1]
+    turn = jnp.where(stops, shots.rank, most)
+    first = jnp.argmin(turn, -1)
+    row = jnp.arange(pending.shape[0], dtype=jnp.int32)
+    event = jax.tree.map(lambda leaf: leaf[row, first], flight)
+    last = jnp.min(turn, -1)
+    happens = (last < most) & ~event.unfinished
+    done = shots.valid & (shots.rank <= (last - event.unfinished)[:, None])
+    projectiles, touched = _commit(config, state.projectiles, flight, done)
+    return state.replace(projectiles=projectiles), pending & ~touched, event, happens
 
 
 def _strike(
@@ -215,7 +223,9 @@ def _nested_loops(
         return carry[1].any()
 
     def one_round(carry: tuple[SimState, Pending]) -> tuple[SimState, Pending]:
-        state, pending, event, happens = _fly_on(config, rules, *carry, rolls, widths)
+        state, pending = carry
+        shots = first_shots(config, state.projectiles, pending, rolls, min(widths.projectiles, pending.shape[1]))
+        state, pending, event, happens = _fly_on(config, rules, state, pending, shots, widths)
         state, blast, dead = _strike(config, rules, state, event, happens)
         return explode(config, rules, state, blast, dead, widths, wreck), pending
 
@@ -232,20 +242,22 @@ def _one_loop(
 ) -> SimState:
     """The phase as a single loop: an explosion that kills goes on in the next round, while its arena's projectiles wait.
 
-    Every round serves every arena without a loop of its own. A round ends a projectile or an explosion, or leaves a wreck,
-    so that an arena needs at most one for each projectile and each mech.
+    Every round serves every arena without a loop of its own. A round ends a projectile or an explosion, leaves a wreck, or
+    takes a walk that is longer than `widths.walk_steps` (only after a skipped goal, Q9) further. So an arena needs at most
+    one for each projectile and each mech, but for such walks.
     """
     arenas, n = state.mechs.alive.shape
-    Carry = tuple[SimState, Pending, Blast, Splash]
+    rank = ranks(state.projectiles.alive, state.projectiles.order)
+    Carry = tuple[SimState, Pending, Blast, Splash, tuple[Array, Onward], Array]
 
     def more(carry: Carry) -> Bool[Array, ""]:
-        _, pending, blast, splash = carry
-        return pending.any() | blast.active.any() | splash.dead.any()
+        return carry[-1].any()
 
     def one_round(carry: Carry) -> Carry:
-        state, pending, blast, splash = carry
+        state, pending, blast, splash, cut_short, _ = carry
         free = ~(blast.active | splash.busy())
-        flown, left, event, happens = _fly_on(config, rules, state, pending & free[:, None], rolls, widths)
+        shots = all_shots(config, state.projectiles, pending & free[:, None], rank, rolls)
+        flown, left, event, happens = _fly_on(config, rules, state, pending, shots, widths, cut_short)
         state, new, killed = _strike(config, rules, flown, event, happens)
 
         def begun(old: Array, started: Array) -> Array:
@@ -256,9 +268,15 @@ def _one_loop(
         state, splash = splash_round(config, rules, state, blast, splash, widths, wreck)
         done = ~splash.busy()
         state = finish(config, rules, state, blast, done, widths)
-        return state, jnp.where(free[:, None], left, pending), blast.replace(active=blast.active & ~done), splash
+        again = event.unfinished[:, None] & (jnp.arange(left.shape[1]) == event.slot[:, None])
+        blast = blast.replace(active=blast.active & ~done)
+        unfinished = left.any(-1) | blast.active | splash.dead.any(-1)
+        return state, left, blast, splash, (again, event.way), unfinished
 
     none, zero = jnp.zeros(arenas, bool), jnp.zeros(arenas, jnp.int32)
     quiet = Blast(active=none, point=jnp.zeros((arenas, 3), jnp.float32), weapon=zero, shooter=zero, spared=zero)
     idle = Splash(dead=jnp.zeros((arenas, n), bool), pending=jnp.zeros((arenas, n), bool))
-    return jax.lax.while_loop(more, one_round, (state, state.projectiles.alive, quiet, idle))[0]
+    nowhere = Onward(cell=jnp.zeros((arenas, 3), jnp.int32), tau=jnp.zeros((arenas, 3), jnp.float32))
+    alive = state.projectiles.alive
+    start = (state, alive, quiet, idle, (jnp.zeros_like(alive), nowhere), alive.any(-1))
+    return jax.lax.while_loop(more, one_round, start)[0]

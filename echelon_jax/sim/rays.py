@@ -7,6 +7,7 @@ difference was found in 46,080 random rays; end points exactly on cell borders d
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import NamedTuple, TypeVar
 
@@ -24,6 +25,7 @@ Carry = TypeVar("Carry")
 RayOf = Callable[[Int32[Array, " rays"]], tuple[Array, Array, Array]]
 
 _FAR = 1e30
+_MOST_WRITTEN_OUT = 5  # turns of a fixed number that are written out one after the other, which saves copies on a GPU
 _X_UNIT, _Y_UNIT, _Z_UNIT = 1, 1 << 10, 1 << 20
 _FIELD = (1 << 10) - 1
 
@@ -73,27 +75,17 @@ def _most_steps(config: EnvConfig) -> int:
     return config.size_x + config.size_y + config.size_z
 
 
-def _advance(
-    config: EnvConfig,
-    step: Callable[[Carry], Carry],
-    more: Callable[[Carry], Array],
-    start: Carry,
-    steps: int,
-    fixed_rounds: bool,
-) -> Carry:
-    """Repeat `step` while there is more to do, `steps` of them a turn; a step leaves alone what has ended.
+def steps_within(reach: float) -> int:
+    """Steps that a ray of length `reach` takes at most (docs/spec/rules.md 12.4)."""
+    return math.floor(math.sqrt(3.0) * reach) + 3
 
-    With `fixed_rounds` as many turns as the longest way through the map takes.
-    """
 
-    def turn(carry: Carry) -> Carry:
-        for _ in range(steps):
-            carry = step(carry)
-        return carry
-
-    if not fixed_rounds:
+def _turns(turn: Callable[[Carry], Carry], more: Callable[[Carry], Array], start: Carry, number: int | None) -> Carry:
+    """Take turns while there is `more` to do, or a fixed `number` of them; a turn leaves alone what has ended."""
+    if number is None:
         return jax.lax.while_loop(more, turn, start)
-    return jax.lax.fori_loop(0, -(-_most_steps(config) // steps), lambda _, carry: turn(carry), start)
+    written_out = number if number <= _MOST_WRITTEN_OUT else math.gcd(number, _MOST_WRITTEN_OUT)
+    return jax.lax.fori_loop(0, number, lambda _, carry: turn(carry), start, unroll=written_out)
 
 
 def sight(
@@ -105,6 +97,7 @@ def sight(
     wanted: Bool[Array, " rays"],
     widths: LoopWidths | None = None,
     compaction_rounds: int = 0,
+    reach: float | None = None,
 ) -> Bool[Array, " rays"]:
     """Whether the terrain between two points leaves the view clear (docs/spec/rules.md 3.1 with the end cell left out).
 
@@ -121,6 +114,7 @@ def sight(
         widths: of the loop; those of the backend without them.
         compaction_rounds: how often the rays still under way are packed together, each time that half of them have ended;
             never under `fixed_rounds`.
+        reach: length of the longest wanted ray if it is known, which saves turns under `fixed_rounds`.
     """
     widths = widths or loop_widths(opaque.shape[0])
     columns, width, top = opaque.shape[1], config.size_x, config.size_z
@@ -130,12 +124,15 @@ def sight(
     left = jnp.abs(gx - cx) + jnp.abs(gy - cy) * _Y_UNIT + jnp.abs(gz - cz) * _Z_UNIT
     going = _Going(arena * columns + cy * width + cx, cz, t.tau, jnp.where(wanted & t.moving, left, 0))
     moves = (t.delta, (sx, sy * width, sz))
+    most = _most_steps(config) if reach is None else min(_most_steps(config), steps_within(reach))
+    number = -(-most // widths.ray_steps) if widths.fixed_rounds else None
 
     def walked(going: _Going, moves: tuple, enough: int) -> _Going:
         """The rays once no more than `enough` are under way."""
         (dx, dy, dz), (sx, row, sz) = moves
 
-        def step(ray: _Going) -> _Going:
+        def step(ray: _Going) -> tuple[_Going, Array]:
+            """The ray in its next cell, as if nothing were in its way, and whether something is."""
             (tx, ty, tz), left = ray.tau, ray.left
             live = left > 0
             on_z = tz <= jnp.minimum(tx, ty)
@@ -148,40 +145,54 @@ def sight(
             z = ray.z + jnp.where(on_z, sz, 0)
             word = words.at[column].get(mode="promise_in_bounds")
             solid = (word >> jnp.clip(z, 0, 31).astype(jnp.uint32)) & 1
-            stop = skipped | ((after > 0) & ((solid == 1) | (z >= top)))
+            hits = live & (after > 0) & ((solid == 1) | (z >= top))
             tau = (tx + jnp.where(on_x, dx, 0.0), ty + jnp.where(on_y, dy, 0.0), tz + jnp.where(on_z, dz, 0.0))
-            return _Going(column, z, tau, jnp.where(live, jnp.where(stop, -1, after), left))
+            return _Going(column, z, tau, jnp.where(live, jnp.where(skipped, -1, after), left)), hits
+
+        def turn(ray: _Going) -> _Going:
+            # Where the ray goes must not depend on what it meets within a turn: a GPU compiler fuses some 14 such steps into
+            # one kernel, but only 4 if each had to wait for the word that the one before it read.
+            ray, blocked = step(ray)
+            for _ in range(widths.ray_steps - 1):
+                ray, hits = step(ray)
+                blocked = blocked | hits
+            return ray._replace(left=jnp.where(blocked, -1, ray.left))
 
         def more(ray: _Going) -> Array:
             live = ray.left > 0
             return live.any() if enough == 0 else live.sum(dtype=jnp.int32) > enough
 
-        return _advance(config, step, more, going, widths.ray_steps, widths.fixed_rounds)
+        return _turns(turn, more, going, number)
 
     rays = left.shape[0]
     compaction_rounds = 0 if widths.fixed_rounds else compaction_rounds
-    number, size, clear = jnp.arange(rays, dtype=jnp.int32), rays, jnp.zeros(rays, bool)
+    ray_number, size, clear = jnp.arange(rays, dtype=jnp.int32), rays, jnp.zeros(rays, bool)
     for level in range(compaction_rounds + 1):
         enough = size // 2 if level < compaction_rounds else 0
         going = walked(going, moves, enough)
         reached = going.left == 0
-        clear = reached if level == 0 else clear.at[number].set(reached, mode="drop")
+        clear = reached if level == 0 else clear.at[ray_number].set(reached, mode="drop")
         if enough == 0:
             break
         item, count = compact(going.left > 0, enough)
         filled, pick = jnp.arange(enough, dtype=jnp.int32) < count, jnp.minimum(item, size - 1)
-        going, moves, number = jax.tree.map(lambda values, p=pick: values[p], (going, moves, number))
+        going, moves, ray_number = jax.tree.map(lambda values, p=pick: values[p], (going, moves, ray_number))
         going = going._replace(left=jnp.where(filled, going.left, 0))
-        number, size = jnp.where(filled, number, rays), enough
+        ray_number, size = jnp.where(filled, ray_number, rays), enough
     return clear
 
 
 class Walk(NamedTuple):
-    """Outcome of a general traversal: blocked or not, whether a cell was struck, and which (x, y, z)."""
+    """Outcome of a general traversal: blocked or not, whether a cell was struck, and which (x, y, z).
+
+    A walk cut short after some steps can be `unfinished`; `cell` and `tau` are then where it goes on from.
+    """
 
     blocked: Bool[Array, " rays"]
     struck: Bool[Array, " rays"]
     cell: Int32[Array, "rays 3"]
+    unfinished: Bool[Array, " rays"]
+    tau: Float32[Array, "rays 3"]
 
 
 def walk(
@@ -193,13 +204,19 @@ def walk(
     wanted: Bool[Array, " rays"],
     include_end: bool,
     widths: LoopWidths | None = None,
+    most_steps: int | None = None,
+    onward: tuple[Bool[Array, " rays"], Int32[Array, "rays 3"], Float32[Array, "rays 3"]] | None = None,
 ) -> Walk:
-    """Walk short rays between any end points, with the struck cell: those of projectiles and splash.
+    """The whole traversal of docs/spec/rules.md 3.1 for any end points, with the struck cell.
 
-    Source: docs/spec/rules.md 3.1.
+    For the short rays of projectiles and splash. A ray that skips its goal (Q9) runs on to the first opaque cell or the
+    border, as in the original. The original's budget of steps is never what ends it: every step moves away from the start,
+    so the border comes first.
 
-    A ray that skips its goal (Q9) runs on to the first opaque cell or the border, as in the original. The original's
-    budget of steps is never what ends it: every step moves away from the start, so the border comes first.
+    Arguments:
+        most_steps: under `fixed_rounds`, stop after that many steps (rounded up to whole turns of the loop); by default no
+            ray needs more.
+        onward: rays that go on with an earlier walk of theirs, and its `cell` and `tau`.
     """
     widths = widths or loop_widths(opaque.shape[0])
     columns, width = opaque.shape[1], config.size_x
@@ -221,13 +238,20 @@ def walk(
     # 0: on the way, 1: clear, 2: blocked by the border, 3: blocked by the current cell
     status = jnp.where(at_goal, jnp.where(first_solid & include_end, 3, 1), 0)
     status = jnp.where(wanted & t.moving, status, 1)
+    cell, tau = t.cell, t.tau
+    if onward is not None:
+        again, old_cell, old_tau = onward
+        status = jnp.where(again & wanted, 0, status)
+        cell = tuple(jnp.where(again, old_cell[:, axis], cell[axis]) for axis in range(3))
+        tau = tuple(jnp.where(again, old_tau[:, axis], tau[axis]) for axis in range(3))
 
     Ray = tuple[Array, Array, Array, Array, Array, Array, Array]
 
     def more(carry: Ray) -> Array:
         return (carry[-1] == 0).any()
 
-    def step(carry: Ray) -> Ray:
+    def step(carry: Ray) -> tuple[Ray, Array]:
+        """The ray in its next cell, as if nothing but goal and border could end it, and whether that cell is opaque."""
         x, y, z, tx, ty, tz, status = carry
         live = status == 0
         on_z = live & (tz <= jnp.minimum(tx, ty))
@@ -236,10 +260,7 @@ def walk(
         x, y, z = x + jnp.where(on_x, sx, 0), y + jnp.where(on_y, sy, 0), z + jnp.where(on_z, sz, 0)
         inside, solid = looks(x, y, z)
         goal = (x == gx) & (y == gy) & (z == gz)
-        if include_end:
-            now = jnp.where(solid, 3, jnp.where(goal, 1, jnp.where(inside, 0, 2)))
-        else:
-            now = jnp.where(goal, 1, jnp.where(solid, 3, jnp.where(inside, 0, 2)))
+        solid = solid if include_end else solid & ~goal
         return (
             x,
             y,
@@ -247,13 +268,23 @@ def walk(
             tx + jnp.where(on_x, dx, 0.0),
             ty + jnp.where(on_y, dy, 0.0),
             tz + jnp.where(on_z, dz, 0.0),
-            jnp.where(live, now, status),
-        )
+            jnp.where(live, jnp.where(goal, 1, jnp.where(inside, 0, 2)), status),
+        ), solid & live
 
-    x, y, z, *_, status = _advance(
-        config, step, more, (*t.cell, *t.tau, status), widths.walk_steps, widths.fixed_rounds
-    )
-    return Walk(status >= 2, status == 3, jnp.stack([x, y, z], -1))
+    def turn(carry: Ray) -> Ray:
+        # As in `sight`: the way of a turn is independent of the words read on it.
+        carry, solid = step(carry)
+        found, met = carry[:3], solid
+        for _ in range(widths.walk_steps - 1):
+            carry, solid = step(carry)
+            found = tuple(jnp.where(met, old, new) for old, new in zip(found, carry[:3], strict=True))
+            met = met | solid
+        return (*found, *carry[3:6], jnp.where(met, 3, carry[6]))
+
+    most = _most_steps(config) if most_steps is None else most_steps
+    number = -(-most // widths.walk_steps) if widths.fixed_rounds else None
+    x, y, z, tx, ty, tz, status = _turns(turn, more, (*cell, *tau, status), number)
+    return Walk(status >= 2, status == 3, jnp.stack([x, y, z], -1), status == 0, jnp.stack([tx, ty, tz], -1))
 
 
 def smoke_clear(

@@ -13,7 +13,7 @@ from echelon_jax.config import EnvConfig
 from echelon_jax.rules import constants as k
 from echelon_jax.rules import timers
 from echelon_jax.rules.mechs import MECH_CLASSES, MechClass, roster
-from echelon_jax.rules.weapons import WEAPONS, Weapon
+from echelon_jax.rules.weapons import FLAMER, LASER, PAINTER, WEAPONS, Weapon
 
 MAX_BOX_COLUMNS = 5  # columns a mech's box can touch along one axis; a box of 4.0 or less
 
@@ -49,6 +49,8 @@ class SimRules(flax.struct.PyTreeNode):
     ams_substeps: Int32[Array, ""]
     cloud_substeps: Int32[Array, ""]
     gravity: Float32[Array, ""]
+    # Static: the longest distance over which the firing phase asks for a line of sight. `range` must stay within it.
+    reach: float = flax.struct.field(pytree_node=False, default=k.ONBOARD_LOCK_RANGE)
 
 
 def sim_rules(
@@ -106,4 +108,5 @@ def sim_rules(
         ams_substeps=count(timers.decrements(k.AMS_COOLDOWN, dt)),
         cloud_substeps=count(timers.decrements(k.SMOKE_CLOUD_LIFE, dt)),
         gravity=jnp.float32(config.gravity),
+        reach=max(k.ONBOARD_LOCK_RANGE, *(weapons[w].range for w in (LASER, FLAMER, PAINTER))),
     )

@@ -74,8 +74,8 @@ def gpu_widths(arenas: int) -> LoopWidths:
     """For a GPU: all arenas in one pass, many cells a turn, no question to the host where a bound is known."""
     return LoopWidths(
         rays=100 * arenas,
-        ray_steps=48,
-        walk_steps=48,
+        ray_steps=14,
+        walk_steps=8,
         projectiles=1024,
         wrecks=arenas,
         blasts=arenas,
