@@ -43,7 +43,7 @@ from echelon_jax.env.state import (
 from echelon_jax.env.statistics import step_statistics
 from echelon_jax.sim.ewar import shutdown
 from echelon_jax.sim.noise import Noise, sample_noise
-from echelon_jax.sim.rules import SimRules, sim_rules
+from echelon_jax.sim.rules import SimRules, check_rules, sim_rules
 from echelon_jax.sim.state import Grid
 from echelon_jax.sim.step import initial_state, simulate
 from echelon_jax.sim.widths import LoopWidths
@@ -211,9 +211,12 @@ class Echelon:
         """What a step reads besides the state: the bank, and rules and reward weights (the defaults without them).
 
         Raises:
-            ValueError: if the bank was made for other sizes or teams, or the weights are not of the configured reward.
+            ValueError: if the bank was made for other sizes or teams, the weights are not of the configured reward, or a
+                number of the rules is beyond what a step can do.
         """
         c = self.config
+        if rules is not None:
+            check_rules(rules)
         weights = self._weights(self.default_rewards() if rewards is None else rewards)
         expected = {
             "material": c.size_x * c.size_y * c.size_z,

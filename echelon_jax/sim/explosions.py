@@ -18,13 +18,12 @@ from echelon_jax.sim.geometry import direction_if_far, dot3, grid_rank, length3
 from echelon_jax.sim.grid import damage_cells
 from echelon_jax.sim.queues import pick_rows
 from echelon_jax.sim.rays import steps_within, walk
-from echelon_jax.sim.rules import SimRules
+from echelon_jax.sim.rules import MAX_SPLASH_RADIUS, SimRules
 from echelon_jax.sim.state import Grid, SimState
 from echelon_jax.sim.widths import LoopWidths
 from echelon_jax.sim.wrecks import next_buried, next_wrecks, place_wrecks
 
-MAX_SPLASH_RADIUS = 2.5
-_SPLASH_CELLS = 6  # floor(e - 2.5) .. ceil(e + 2.5) - 1
+_SPLASH_CELLS = 6  # along one axis: floor(e - 2.5) .. ceil(e + 2.5) - 1, for the largest radius
 
 
 class Blast(flax.struct.PyTreeNode):

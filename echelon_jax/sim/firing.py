@@ -8,166 +8,35 @@ that arena are looked at again.
 
 from __future__ import annotations
 
-import flax.struct
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Bool, Float32, Int32, UInt32
+from jaxtyping import Array, Bool, Float32, Int32
 
 from echelon_jax.config import EnvConfig
 from echelon_jax.rules import constants as k
 from echelon_jax.rules.weapons import AUTOCANNON, FLAMER, GAUSS, LASER, MISSILE, PAINTER, SMOKE
 from echelon_jax.sim.effects import count_hit
-from echelon_jax.sim.geometry import direction_if_far, grid_rank, is_leg_hit, rear_multiplier, team_masks
+from echelon_jax.sim.ewar import quality, shutdown, strength
+from echelon_jax.sim.geometry import direction_if_far, is_leg_hit, rear_multiplier, team_masks
 from echelon_jax.sim.launch import Launch, launch
-from echelon_jax.sim.queues import pick_rows
-from echelon_jax.sim.rays import pair_sight, sight, smoke_clear
+from echelon_jax.sim.rays import pair_sight
 from echelon_jax.sim.rules import SimRules
-from echelon_jax.sim.state import Commands, Grid, Mechs, SimState, Smoke, Tally
-from echelon_jax.sim.turns import NO_WEAPON, drawn_rows, pulled, turns
+from echelon_jax.sim.state import Commands, Mechs, SimState, Tally
+from echelon_jax.sim.turns import NO_WEAPON, drawn_rows, triggers_pressed, turns
+from echelon_jax.sim.views import (
+    Geometry,
+    bury_and_look_again,
+    bury_target,
+    geometry_of,
+    smoke_free,
+    views_of,
+    wanted_views,
+)
 from echelon_jax.sim.widths import LoopWidths
-from echelon_jax.sim.wrecks import next_buried, next_wrecks, place_wrecks
 
 # Where two mechs stand in the packed number of a turn, above five flags.
 _TARGET_SHIFT, _AIM_SHIFT, _MECH = 8, 16, 0xFF
-
-
-class _Geometry(flax.struct.PyTreeNode):
-    """Pairwise facts that hold for the whole phase, shooter first."""
-
-    distance: Float32[Array, "arenas mechs mechs"]
-    bearing: Float32[Array, "arenas mechs mechs"]  # cosine of the yaw error (docs/spec/rules.md 5.4)
-    rank: Int32[Array, "arenas mechs"]  # place in grid order
-
-
-def _geometry(mechs: Mechs) -> _Geometry:
-    p = mechs.position
-    dx, dy, dz = (p[:, None, :, axis] - p[:, :, None, axis] for axis in range(3))
-    flat2 = dx * dx + dy * dy
-    flat = jnp.sqrt(flat2)
-    along = jnp.cos(mechs.yaw)[:, :, None] * dx + jnp.sin(mechs.yaw)[:, :, None] * dy
-    bearing = jnp.where(flat <= 1e-6, 1.0, along / jnp.maximum(flat, 1e-6))
-    return _Geometry(jnp.sqrt(flat2 + dz * dz), bearing, grid_rank(p, mechs.stamp))
-
-
-def _wanted_views(
-    config: EnvConfig, rules: SimRules, mechs: Mechs, fires: dict[int, Array], geometry: _Geometry
-) -> Bool[Array, "arenas mechs mechs"]:
-    """Pairs whose line of sight this phase may ask for: trigger pulled, weapon ready, target in range and arc."""
-    enemies, _ = team_masks(config.num_packs)
-    ready = {
-        LASER: mechs.laser_cooldown,
-        FLAMER: mechs.kinetic_cooldown,
-        PAINTER: mechs.painter_cooldown,
-        MISSILE: mechs.tube_cooldown,
-    }
-    wanted = jnp.zeros(geometry.distance.shape, bool)
-    for weapon, cooldown in ready.items():
-        reach = k.ONBOARD_LOCK_RANGE if weapon == MISSILE else rules.range[weapon]
-        shooter = fires[weapon] & (cooldown <= 0)
-        wanted = wanted | (
-            shooter[:, :, None] & (geometry.distance <= reach) & (geometry.bearing >= rules.arc_cosine[weapon])
-        )
-    able = mechs.alive & (mechs.heat <= rules.heat_cap)
-    return wanted & able[:, :, None] & mechs.alive[:, None, :] & jnp.asarray(enemies)
-
-
-def _bury_and_look_again(
-    config: EnvConfig,
-    rules: SimRules,
-    grid: Grid,
-    mechs: Mechs,
-    view: Bool[Array, "arenas mechs mechs"],
-    dead: Bool[Array, "arenas mechs"],
-    widths: LoopWidths,
-    rolls: Float32[Array, "arenas mechs"] | None,
-) -> tuple[Grid, Bool[Array, "arenas mechs mechs"]]:
-    """Place the wrecks of the dead and re-test the clear views of their arenas; nothing is done where nobody died."""
-
-    def more(carry: tuple[Grid, Array, Array]) -> Bool[Array, ""]:
-        return carry[2].any()
-
-    def one_round(carry: tuple[Grid, Array, Array]) -> tuple[Grid, Array, Array]:
-        grid, view, left = carry
-        rows = pick_rows(left.any(-1), widths.wrecks)
-        mech, wanted, others = next_wrecks(left, mechs.alive, rows)
-        grid = place_wrecks(config, rules, grid, mechs, others, rows.arena, mech, wanted, rolls)
-        again = rows.take(view) & wanted[:, None, None]
-        chunk = 8 * widths.wrecks
-        clear = pair_sight(
-            config, grid.opaque, rows.take(mechs.position), again, arena=rows.arena, chunk=chunk, widths=widths
-        )
-        return grid, rows.put(view, clear), next_buried(left, rows, mech)
-
-    grid, view, _ = jax.lax.while_loop(more, one_round, (grid, view, dead))
-    return grid, view
-
-
-def _bury_target(
-    config: EnvConfig,
-    rules: SimRules,
-    grid: Grid,
-    mechs: Mechs,
-    target: Int32[Array, " arenas"],
-    killed: Bool[Array, " arenas"],
-    rolls: Float32[Array, "arenas mechs"] | None,
-) -> Grid:
-    """Place the wreck of the one mech that a single shot can have killed in each arena."""
-    arena = jnp.arange(target.shape[0], dtype=jnp.int32)
-    return place_wrecks(config, rules, grid, mechs, mechs.alive, arena, target, killed, rolls)
-
-
-def _smoke_free(
-    position: Float32[Array, "arenas mechs 3"], smoke: Smoke, wanted: Bool[Array, "arenas mechs mechs"]
-) -> Bool[Array, "arenas mechs mechs"]:
-    """The wanted views that no cloud closes."""
-    arenas, n = position.shape[:2]
-    item = jnp.arange(arenas * n * n, dtype=jnp.int32)
-    row, pair = item // (n * n), item % (n * n)
-    where = position.reshape(-1, 3)
-    start, end = where[row * n + pair // n], where[row * n + pair % n]
-    return smoke_clear(smoke.position[row], smoke.life[row], start, end).reshape(wanted.shape) & wanted
-
-
-def _views_of(
-    config: EnvConfig,
-    opaque: UInt32[Array, "arenas columns"],
-    position: Float32[Array, "arenas mechs 3"],
-    wanted: Bool[Array, "arenas mechs mechs"],
-    viewers: tuple[Array, ...],
-    reach: float,
-    widths: LoopWidths,
-) -> list[Bool[Array, "arenas mechs"]]:
-    """Which enemies some mechs see now, all rays walked together; each viewer is one mech, or one of each arena's own."""
-    arenas, n = position.shape[:2]
-    half = config.team_size
-    enemies = jnp.asarray(team_masks(config.num_packs)[0])
-    row = jnp.arange(arenas, dtype=jnp.int32)[:, None]
-    starts, ends, asked = [], [], []
-    for viewer in viewers:
-        mech = jnp.broadcast_to(viewer, (arenas,))[:, None]
-        target = jnp.where(mech < half, half, 0) + jnp.arange(
-            half, dtype=jnp.int32
-        )  # the enemies of a mech are neighbours
-        starts.append(jnp.broadcast_to(position[row, mech], (arenas, half, 3)))
-        ends.append(position[row, target])
-        asked.append(wanted[row, mech, target])
-    needed = jnp.stack(asked, 1)
-    clear = sight(
-        config,
-        opaque,
-        jnp.broadcast_to(row[..., None], needed.shape).reshape(-1),
-        jnp.stack(starts, 1).reshape(-1, 3),
-        jnp.stack(ends, 1).reshape(-1, 3),
-        needed.reshape(-1),
-        widths,
-        reach=reach,
-    )
-    clear = clear.reshape(needed.shape) & needed
-    return [
-        jnp.concatenate([clear[:, i], clear[:, i]], -1) & enemies[viewer].reshape(-1, n)
-        for i, viewer in enumerate(viewers)
-    ]
 
 
 def _nearest(
@@ -199,14 +68,10 @@ def _sensor_quality(
     distance: Array,
 ) -> Float32[Array, " arenas"]:
     """Sensor quality of one viewer (docs/spec/rules.md 5.12) from the sources that are alive and powered right now."""
-    strength = jnp.where(
-        mechs.alive & (mechs.heat <= rules.heat_cap) & (distance <= k.EWAR_RADIUS),
-        jnp.maximum(0.0, 1.0 - distance / k.EWAR_RADIUS),
-        0.0,
-    )
-    jam = jnp.max(jnp.where(enemy & mechs.ecm_on, strength, 0.0), -1)
-    eccm = jnp.max(jnp.where(~enemy & ~me & mechs.eccm_on, strength, 0.0), -1)
-    return jnp.clip(1.0 - k.ECM_WEIGHT * jam + k.ECCM_WEIGHT * eccm, k.SENSOR_QUALITY_MIN, k.SENSOR_QUALITY_MAX)
+    felt = jnp.where(mechs.alive & ~shutdown(rules, mechs), strength(distance), 0.0)
+    jam = jnp.max(jnp.where(enemy & mechs.ecm_on, felt, 0.0), -1)
+    eccm = jnp.max(jnp.where(~enemy & ~me & mechs.eccm_on, felt, 0.0), -1)
+    return quality(jam, eccm)
 
 
 def fire(
@@ -226,9 +91,9 @@ def fire(
         order: of firing, under fair_order.
         wreck: the wreck rolls where they are known beforehand.
     """
-    geometry = _geometry(state.mechs)
-    fires = pulled(config, commands)
-    wanted = _wanted_views(config, rules, state.mechs, fires, geometry)
+    geometry = geometry_of(state.mechs)
+    fires = triggers_pressed(config, commands)
+    wanted = wanted_views(config, rules, state.mechs, fires, geometry)
 
     table = turns(config.num_packs)
     hitscan_trigger = jnp.where(
@@ -240,7 +105,7 @@ def fire(
         "mech": jnp.asarray(table.mech),
         "flamer": jnp.asarray(table.hitscan == FLAMER),
         "armed": jnp.asarray(table.hitscan != NO_WEAPON),
-        "rest": jnp.asarray(table.rest),
+        "ends_turn": jnp.asarray(table.ends_turn),
         "kinetic": jnp.asarray(np.maximum(table.kinetic, 0)),
         "hitscan_trigger": hitscan_trigger.T,
         "height": height.T,
@@ -266,7 +131,7 @@ def fire(
         sees = _column(view, turn["mech"])
         mechs, tally, target, killed, gate = _hitscan(config, rules, mechs, tally, geometry, sees, gate, turn)
         dead = killed[:, None] & (jnp.arange(config.num_mechs) == target[:, None])
-        grid, view = _bury_and_look_again(config, rules, grid, mechs, view, dead, widths, wreck)
+        grid, view = bury_and_look_again(config, rules, grid, mechs, view, dead, widths, wreck)
         sees = _column(view, turn["mech"])
         mechs, tally, fired = _other_weapons(config, rules, mechs, tally, geometry, sees, turn)
         return (mechs, tally, grid, view, gate), fired
@@ -275,8 +140,8 @@ def fire(
         """Each turn looks for its mech after the shot, and for the shot of the next turn: wrecks need no second look."""
         mechs, tally, grid, sees, gate = carry
         mechs, tally, target, killed, gate = _hitscan(config, rules, mechs, tally, geometry, sees, gate, turn)
-        grid = _bury_target(config, rules, grid, mechs, target, killed, wreck)
-        sees, sees_next = _views_of(
+        grid = bury_target(config, rules, grid, mechs, target, killed, wreck)
+        sees, sees_next = views_of(
             config, grid.opaque, position, wanted, (turn["mech"], turn["next"]), rules.reach, widths
         )
         mechs, tally, fired = _other_weapons(config, rules, mechs, tally, geometry, sees, turn)
@@ -286,9 +151,9 @@ def fire(
     opaque = state.grid.opaque
     if widths.fixed_rounds:
         one_turn = turn_that_looks
-        wanted = _smoke_free(position, state.smoke, wanted)
+        wanted = smoke_free(position, state.smoke, wanted)
         turn_inputs["next"] = jnp.roll(turn_inputs["mech"], -1, axis=0)
-        (view,) = _views_of(config, opaque, position, wanted, (turn_inputs["mech"][0],), rules.reach, widths)
+        (view,) = views_of(config, opaque, position, wanted, (turn_inputs["mech"][0],), rules.reach, widths)
     else:
         one_turn = turn_with_all_views
         view = pair_sight(config, opaque, position, wanted, state.smoke, widths=widths)
@@ -296,11 +161,11 @@ def fire(
         one_turn,
         (state.mechs, state.tally, state.grid, view, gate),
         turn_inputs,
-        unroll=min(len(table.mech), widths.unroll),
+        unroll=min(len(table.mech), widths.fire_unroll),
     )
     # The rows that end a mech's turn, one per mech in roster order.
     if order is None:
-        ends = np.flatnonzero(table.rest)
+        ends = np.flatnonzero(table.ends_turn)
         by_mech = fired[ends].T
     else:
         arena = jnp.arange(order.shape[0], dtype=jnp.int32)[:, None]
@@ -325,7 +190,7 @@ def _hitscan(
     rules: SimRules,
     mechs: Mechs,
     tally: Tally,
-    geometry: _Geometry,
+    geometry: Geometry,
     sees: Bool[Array, "arenas mechs"],
     gate: Bool[Array, " arenas"],
     turn: dict[str, Array],
@@ -405,7 +270,7 @@ def _other_weapons(
     rules: SimRules,
     mechs: Mechs,
     tally: Tally,
-    geometry: _Geometry,
+    geometry: Geometry,
     sees: Bool[Array, "arenas mechs"],
     turn: dict[str, Array],
 ) -> tuple[Mechs, Tally, Int32[Array, " arenas"]]:
@@ -416,25 +281,25 @@ def _other_weapons(
     Source: docs/spec/rules.md 5.8 to 5.11, 9.3.
     """
     n = config.num_mechs
-    i, rest, kinetic = turn["mech"], turn["rest"], turn["kinetic"]
+    i, ends_turn, kinetic = turn["mech"], turn["ends_turn"], turn["kinetic"]
     enemies, same_pack = (jnp.asarray(t)[i].reshape(-1, n) for t in team_masks(config.num_packs))
     me = jnp.arange(n) == _across(i)
     distance, bearing = _column(geometry.distance, i), _column(geometry.bearing, i)
     focus = _column(mechs.focus, i)
     target_alive = enemies & mechs.alive
     is_focus = jnp.arange(n) == focus[:, None]
-    heat, cap, alive = _column(mechs.heat, i), rules.heat_cap[i], _column(mechs.alive, i) & rest
+    heat, cap, alive = _column(mechs.heat, i), rules.heat_cap[i], _column(mechs.alive, i) & ends_turn
     tube = _column(mechs.tube_cooldown, i)
     painted, last_painter = mechs.painted, mechs.last_painter
 
     # Missile (5.8): a paint lock of the own pack, or an onboard lock by sight.
-    quality = _sensor_quality(rules, mechs, enemies, me, distance)
+    q = _sensor_quality(rules, mechs, enemies, me, distance)
     paint_lock = (
         (painted > 0)
         & (last_painter >= 0)
         & jnp.take_along_axis(same_pack, jnp.maximum(last_painter, 0), axis=1)
         & (distance <= rules.range[MISSILE])
-        & (quality >= k.PAINT_LOCK_QUALITY)[:, None]
+        & (q >= k.PAINT_LOCK_QUALITY)[:, None]
     )
     lock = paint_lock | ((distance <= k.ONBOARD_LOCK_RANGE) & sees)
     candidate = target_alive & (bearing >= rules.arc_cosine[MISSILE]) & lock

@@ -9,11 +9,12 @@ from jaxtyping import Array, Bool, Float32, Int32
 from echelon_jax.config import EnvConfig
 from echelon_jax.rules import constants as k
 from echelon_jax.rules.materials import WATER
+from echelon_jax.sim.ewar import shutdown
 from echelon_jax.sim.geometry import length3
 from echelon_jax.sim.grid import levels_hit, levels_under
 from echelon_jax.sim.rules import MAX_BOX_COLUMNS, SimRules
 from echelon_jax.sim.state import Commands, Mechs, SimState
-from echelon_jax.sim.upkeep import foot_material, is_shutdown
+from echelon_jax.sim.upkeep import foot_material
 from echelon_jax.sim.widths import LoopWidths
 
 
@@ -25,13 +26,13 @@ def steer(
     Source: docs/spec/rules.md 7.1 to 7.3.
     """
     dt = config.dt
-    fallen, shutdown = mechs.fallen > 0, is_shutdown(rules, mechs)
+    fallen, off = mechs.fallen > 0, shutdown(rules, mechs)
     throttle = jnp.where(fallen[..., None], 0.0, commands.throttle)
     legged = mechs.leg_hp <= 0
 
     turned = mechs.yaw + throttle[..., 3] * rules.max_yaw_rate * dt
     turned = turned - 2.0 * jnp.pi * jnp.floor((turned + jnp.pi) / (2.0 * jnp.pi))
-    yaw = jnp.where(fallen | shutdown, mechs.yaw, turned)
+    yaw = jnp.where(fallen | off, mechs.yaw, turned)
 
     forward, strafe = throttle[..., 0], throttle[..., 1]
     overdrive = jnp.maximum(jnp.sqrt(forward * forward + strafe * strafe), 1.0)
@@ -42,9 +43,9 @@ def steer(
     jet = throttle[..., 2] * rules.max_jet_accel * jnp.where(legged, k.LEGGED_JET_MULTIPLIER, 1.0)
 
     vx, vy, vz = (mechs.velocity[..., axis] for axis in range(3))
-    vx = jnp.where(shutdown, vx, (cos * forward - sin * strafe) * speed)
-    vy = jnp.where(shutdown, vy, (sin * forward + cos * strafe) * speed)
-    vz = vz + (jnp.where(shutdown, 0.0, jet) - rules.gravity) * dt
+    vx = jnp.where(off, vx, (cos * forward - sin * strafe) * speed)
+    vy = jnp.where(off, vy, (sin * forward + cos * strafe) * speed)
+    vz = vz + (jnp.where(off, 0.0, jet) - rules.gravity) * dt
     return yaw, jnp.stack([vx, vy, vz], -1) * k.VELOCITY_DAMPING
 
 
@@ -115,22 +116,22 @@ def move(
         may_step = jnp.abs(uz) < k.STEP_UP_SPEED_GATE
         here = columns(x, y)
 
-        # x, then y: forward, else one step up, else stopped. Only the end point is looked at.
-        next_x = cut(x + ux * dt, hx, map_x)
-        there = columns(next_x, y)
-        free, up = ~blocked(there, z), may_step & fits(z) & ~blocked(there, z + k.STEP_UP_HEIGHT)
-        moved = free | up
-        x, z = jnp.where(moved, next_x, x), jnp.where(~free & up, z + k.STEP_UP_HEIGHT, z)
-        ux = jnp.where(moved, ux, 0.0)
-        here = (jnp.where(moved, there[0], here[0]), jnp.where(moved[:, None], there[1], here[1]))
+        def advance(there: tuple[Array, Array], here: tuple[Array, Array], z: Array) -> tuple[Array, Array, tuple]:
+            """Forward, else one step up, else stopped: whether it moved, its height, and what is around it then.
 
+            Only the end point is looked at.
+            """
+            free, up = ~blocked(there, z), may_step & fits(z) & ~blocked(there, z + k.STEP_UP_HEIGHT)
+            moved = free | up
+            z = jnp.where(~free & up, z + k.STEP_UP_HEIGHT, z)
+            return moved, z, (jnp.where(moved, there[0], here[0]), jnp.where(moved[:, None], there[1], here[1]))
+
+        next_x = cut(x + ux * dt, hx, map_x)
+        moved, z, here = advance(columns(next_x, y), here, z)
+        x, ux = jnp.where(moved, next_x, x), jnp.where(moved, ux, 0.0)
         next_y = cut(y + uy * dt, hy, map_y)
-        there = columns(x, next_y)
-        free, up = ~blocked(there, z), may_step & fits(z) & ~blocked(there, z + k.STEP_UP_HEIGHT)
-        moved = free | up
-        y, z = jnp.where(moved, next_y, y), jnp.where(~free & up, z + k.STEP_UP_HEIGHT, z)
-        uy = jnp.where(moved, uy, 0.0)
-        here = (jnp.where(moved, there[0], here[0]), jnp.where(moved[:, None], there[1], here[1]))
+        moved, z, here = advance(columns(x, next_y), here, z)
+        y, uy = jnp.where(moved, next_y, y), jnp.where(moved, uy, 0.0)
 
         free = ~blocked(here, z + uz * dt)
         if config.ceiling:  # the top stops a climb; who is above it already may fall
@@ -172,7 +173,7 @@ def move(
         state.next_stamp,
     )
     (px, py, pz, vx, vy, vz, stamp, next_stamp), _ = jax.lax.scan(
-        one_mech, start, order.T, unroll=min(n, widths.unroll)
+        one_mech, start, order.T, unroll=min(n, widths.move_unroll)
     )
     moved_velocity = jnp.where(alive[..., None], jnp.stack([vx, vy, vz], -1), mechs.velocity)
     noise = jnp.where(mechs.fallen > 0, 0.0, length3(moved_velocity) * rules.noise_factor)

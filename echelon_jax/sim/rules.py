@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import flax.struct
+import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float32, Int32
@@ -16,6 +17,7 @@ from echelon_jax.rules.mechs import MECH_CLASSES, MechClass, roster
 from echelon_jax.rules.weapons import FLAMER, LASER, PAINTER, WEAPONS, Weapon
 
 MAX_BOX_COLUMNS = 5  # columns a mech's box can touch along one axis; a box of 4.0 or less
+MAX_SPLASH_RADIUS = 2.5  # voxels; what the fixed window of a blast's cells holds
 
 
 class SimRules(flax.struct.PyTreeNode):
@@ -61,12 +63,17 @@ def sim_rules(
     """The rules of `config` as arrays, from the game's tables or from changed copies of them.
 
     Raises:
-        ValueError: if a mech is too large for the fixed box windows (4.0 voxels).
+        ValueError: if a mech is too large for the fixed box windows (4.0 voxels), or a splash radius for those of a blast.
     """
     dt = config.dt
     for c in mech_classes:
         if max(c.size) > MAX_BOX_COLUMNS - 1:
             raise ValueError(f"size of class {c.name} must be at most {MAX_BOX_COLUMNS - 1} voxels, got {c.size}")
+    for w in weapons:
+        if w.splash_radius > MAX_SPLASH_RADIUS:
+            raise ValueError(
+                f"splash_radius of weapon {w.name} must be at most {MAX_SPLASH_RADIUS} voxels, got {w.splash_radius}"
+            )
     classes = [mech_classes[c] for c in roster(config.num_packs).mech_class]
 
     def mech(values: Sequence[object]) -> Float32[Array, ...]:
@@ -110,3 +117,26 @@ def sim_rules(
         gravity=jnp.float32(config.gravity),
         reach=max(k.ONBOARD_LOCK_RANGE, *(weapons[w].range for w in (LASER, FLAMER, PAINTER))),
     )
+
+
+def check_rules(rules: SimRules) -> None:
+    """Refuse numbers that the fixed windows and bounds of a step would cut off without a word.
+
+    Rules that are traced or abstract are taken as they are.
+
+    Raises:
+        ValueError: if a number is too large.
+    """
+    sighted = np.array([LASER, FLAMER, PAINTER])
+    bounds = {
+        "half": (rules.half, (MAX_BOX_COLUMNS - 1) / 2),
+        "splash_radius": (rules.splash_radius, MAX_SPLASH_RADIUS),
+        "range": (rules.range, rules.reach),
+    }
+    for name, (values, most) in bounds.items():
+        if isinstance(values, jax.core.Tracer) or not isinstance(values, jax.Array | np.ndarray):
+            continue
+        found = float(np.max(np.asarray(values)[sighted] if name == "range" else np.asarray(values)))
+        if found > most:
+            where = " of laser, flamer and painter" if name == "range" else ""
+            raise ValueError(f"{name}{where} must be at most {most} voxels in these rules, got {found}")

@@ -6,7 +6,7 @@ Source: docs/spec/rules.md 8.1 to 8.4.
 from __future__ import annotations
 
 import jax.numpy as jnp
-from jaxtyping import Array, Bool, Float32, Int32
+from jaxtyping import Array, Float32, Int32
 
 from echelon_jax.config import EnvConfig
 from echelon_jax.rules import constants as k
@@ -24,11 +24,6 @@ def foot_material(config: EnvConfig, rules: SimRules, grid: Grid, mechs: Mechs) 
     p = mechs.position
     cell = jnp.stack([p[..., 0], p[..., 1], p[..., 2] - rules.half[:, 2]], -1).astype(jnp.int32)
     return material_at(config, grid, cell)
-
-
-def is_shutdown(rules: SimRules, mechs: Mechs) -> Bool[Array, "arenas mechs"]:
-    """Shut down: heat above the cap, strictly (docs/spec/rules.md 4.3)."""
-    return mechs.heat > rules.heat_cap
 
 
 def upkeep(

@@ -29,7 +29,8 @@ class LoopWidths:
         blasts: arenas whose explosion is worked on in a round.
         resets: arenas whose maps are copied in a round of resets.
         compaction_rounds: how often the rays of the modern observation that are still under way are packed together.
-        unroll: mechs of the movement and turns of the firing phase that are written out in one turn of their loops.
+        move_unroll: mechs of the movement phase that are written out in one turn of its loop.
+        fire_unroll: the same for the turns of the firing phase.
         fixed_rounds: loops with a known bound run that often, with masks, instead of asking after every turn whether to go on.
     """
 
@@ -41,7 +42,8 @@ class LoopWidths:
     blasts: int
     resets: int
     compaction_rounds: int
-    unroll: int = 1
+    move_unroll: int = 1
+    fire_unroll: int = 1
     fixed_rounds: bool = False
 
     def __post_init__(self) -> None:
@@ -81,6 +83,7 @@ def gpu_widths(arenas: int) -> LoopWidths:
         blasts=arenas,
         resets=64,
         compaction_rounds=0,
+        move_unroll=5,
         fixed_rounds=True,
     )
 
