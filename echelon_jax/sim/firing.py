@@ -20,6 +20,7 @@ from echelon_jax.sim.effects import count_hit
 from echelon_jax.sim.ewar import quality, shutdown, strength
 from echelon_jax.sim.geometry import direction_if_far, is_leg_hit, rear_multiplier, team_masks
 from echelon_jax.sim.launch import Launch, launch
+from echelon_jax.sim.queues import at
 from echelon_jax.sim.rays import pair_sight
 from echelon_jax.sim.rules import SimRules
 from echelon_jax.sim.state import Commands, Mechs, SimState, Tally
@@ -54,10 +55,17 @@ def _nearest(
     is_focus = jnp.arange(n) == focus[:, None]
     if config.honour_focus:
         distance = jnp.where(is_focus, -1.0, distance)
-    closest = jnp.min(jnp.where(candidate, distance, jnp.inf), -1)
-    tied = candidate & (distance == closest[:, None])
     turn = jnp.where(is_focus, -1, rank)
-    return candidate.any(-1), jnp.argmin(jnp.where(tied, turn, n), -1).astype(jnp.int32)
+    keys = jnp.where(candidate, distance, jnp.inf), jnp.where(candidate, turn, n)
+    number = jnp.broadcast_to(jnp.arange(n, dtype=jnp.int32), candidate.shape)
+
+    def nearer(one: tuple[Array, Array, Array], other: tuple[Array, Array, Array]) -> tuple[Array, Array, Array]:
+        take = (other[0] < one[0]) | ((other[0] == one[0]) & (other[1] < one[1]))
+        return tuple(jnp.where(take, b, a) for a, b in zip(one, other, strict=True))  # type: ignore[return-value]
+
+    start = jnp.float32(jnp.inf), jnp.int32(n), jnp.int32(0)
+    closest, _, nearest = jax.lax.reduce((*keys, number), start, nearer, (1,))
+    return closest < jnp.inf, nearest
 
 
 def _sensor_quality(
@@ -141,11 +149,10 @@ def fire(
         mechs, tally, grid, sees, gate = carry
         mechs, tally, target, killed, gate = _hitscan(config, rules, mechs, tally, geometry, sees, gate, turn)
         grid = bury_target(config, rules, grid, mechs, target, killed, wreck)
-        sees, sees_next = views_of(
-            config, grid.opaque, position, wanted, (turn["mech"], turn["next"]), rules.reach, widths
-        )
-        mechs, tally, fired = _other_weapons(config, rules, mechs, tally, geometry, sees, turn)
-        return (mechs, tally, grid, sees_next, gate), fired
+        viewers = jnp.stack([turn["mech"], turn["next"]], -1).reshape(-1, 2)
+        sees = views_of(config, grid.opaque, position, wanted, viewers, rules.reach, widths)
+        mechs, tally, fired = _other_weapons(config, rules, mechs, tally, geometry, sees[:, 0], turn)
+        return (mechs, tally, grid, sees[:, 1], gate), fired
 
     gate = jnp.zeros(state.tick.shape, bool)
     opaque = state.grid.opaque
@@ -153,7 +160,8 @@ def fire(
         one_turn = turn_that_looks
         wanted = smoke_free(position, state.smoke, wanted)
         turn_inputs["next"] = jnp.roll(turn_inputs["mech"], -1, axis=0)
-        (view,) = views_of(config, opaque, position, wanted, (turn_inputs["mech"][0],), rules.reach, widths)
+        first = turn_inputs["mech"][0].reshape(-1, 1)
+        view = views_of(config, opaque, position, wanted, first, rules.reach, widths)[:, 0]
     else:
         one_turn = turn_with_all_views
         view = pair_sight(config, opaque, position, wanted, state.smoke, widths=widths)
@@ -177,7 +185,7 @@ def _column(array: Array, mech: Int32[Array, ""] | Int32[Array, " arenas"]) -> A
     """The values of one mech: the same mech in every arena, or one of each arena's own."""
     if mech.ndim == 0:
         return jax.lax.dynamic_index_in_dim(array, mech, axis=1, keepdims=False)
-    return array[jnp.arange(array.shape[0], dtype=jnp.int32), mech]
+    return at(array, mech)
 
 
 def _across(value: Array) -> Array:
@@ -220,11 +228,10 @@ def _hitscan(
 
     on_target = shoots[:, None] & (jnp.arange(n) == target[:, None])
     by_me = shoots[:, None] & me
-    row = jnp.arange(target.shape[0], dtype=jnp.int32)
-    centre, own = mechs.position[row, target], _column(mechs.position, i)
-    damage = rules.damage[weapon] * rear_multiplier(mechs.yaw[row, target], centre[:, :2], own[:, :2])
-    painter = mechs.last_painter[row, target]
-    bonus = (mechs.painted[row, target] > 0) & (painter >= 0) & same_pack[i, jnp.maximum(painter, 0)]
+    centre, own = at(mechs.position, target), _column(mechs.position, i)
+    damage = rules.damage[weapon] * rear_multiplier(at(mechs.yaw, target), centre[:, :2], own[:, :2])
+    painter = at(mechs.last_painter, target)
+    bonus = (at(mechs.painted, target) > 0) & (painter >= 0) & same_pack[i, jnp.maximum(painter, 0)]
     damage = damage + jnp.where(bonus, k.PAINT_BONUS * damage, 0.0)
     half_z = rules.half[target, 2]
     hit_z = centre[:, 2] + 0.5 * (-half_z + 2.0 * half_z * turn["height"])
@@ -232,7 +239,7 @@ def _hitscan(
     leg_damage = jnp.where(leg, damage, 0.0)
     damage = jnp.where(leg, k.LEG_HIT_BODY_MULTIPLIER * damage, damage)
 
-    had = mechs.hp[row, target]
+    had = at(mechs.hp, target)
     hp = mechs.hp - jnp.where(on_target, damage[:, None], 0.0)
     killed = shoots & (had - damage <= 0)  # a target is alive
     dead = on_target & killed[:, None]
@@ -375,10 +382,10 @@ def _launched(mechs: Mechs, word: Int32[Array, "arenas mechs"]) -> Launch:
     """What each mech fired, from its packed number; nobody moved or turned since."""
     missile, kinetic, aimed, smoke, smoke_aimed = ((word >> bit) & 1 == 1 for bit in range(5))
     missile_target = (word >> _TARGET_SHIFT) & _MECH
-    position, row = mechs.position, jnp.arange(word.shape[0], dtype=jnp.int32)[:, None]
+    position = mechs.position
 
     def offset(target: Int32[Array, "arenas mechs"]) -> Float32[Array, "arenas mechs 3"]:
-        return position[row, target] - position
+        return at(position, target) - position
 
     return Launch(
         missile=missile,

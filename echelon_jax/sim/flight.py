@@ -16,6 +16,7 @@ from echelon_jax.rules.mechs import roster
 from echelon_jax.rules.weapons import GAUSS, MISSILE, SMOKE
 from echelon_jax.sim.geometry import dot3, length3
 from echelon_jax.sim.grid import levels_hit, levels_under
+from echelon_jax.sim.queues import at
 from echelon_jax.sim.rays import walk
 from echelon_jax.sim.rules import SimRules
 from echelon_jax.sim.slots import slots
@@ -111,21 +112,23 @@ def first_shots(
     place = jnp.arange(number, dtype=jnp.int32)
     chosen = pending[:, :, None] & (ranks(pending, p.order)[:, :, None] == place)
     slot = jnp.argmax(chosen, axis=1).astype(jnp.int32)
-    row = jnp.arange(slot.shape[0], dtype=jnp.int32)[:, None]
     shooter = jnp.asarray(table.mech)[slot]
     launcher = jnp.maximum(jnp.asarray(table.heavy_of)[shooter], 0)
     return Shots(
         slot=slot,
         valid=chosen.any(1),
         rank=jnp.broadcast_to(place, slot.shape),
-        weapon=p.weapon[row, slot],
+        weapon=at(p.weapon, slot),
         shooter=shooter,
-        target=p.target[row, slot],
-        position=p.position[row, slot],
-        velocity=p.velocity[row, slot],
-        age=p.age[row, slot],
-        rolled=p.rolled[row, slot],
-        rolls=rolls[row, launcher, jnp.asarray(table.ring)[slot]],
+        target=at(p.target, slot),
+        position=at(p.position, slot),
+        velocity=at(p.velocity, slot),
+        age=at(p.age, slot),
+        rolled=at(p.rolled, slot),
+        rolls=at(
+            rolls.reshape(rolls.shape[0], -1, rolls.shape[-1]),
+            launcher * table.max_ring + jnp.asarray(table.ring)[slot],
+        ),
     )
 
 
@@ -137,15 +140,14 @@ def _intercept(
     It rolls in every substep (Q14); under ams_one_roll once per missile. Returns also who has rolled by now, a bit per pack.
     """
     m, table, packs = state.mechs, slots(config), config.num_packs
-    row = jnp.arange(missile.shape[0], dtype=jnp.int32)[:, None]
     stopped = jnp.zeros(missile.shape, bool)
     defender = jnp.zeros(missile.shape, jnp.int32)
     rolled = shots.rolled
     for pack in range(packs):
         heavy = jnp.where(shots.target >= config.team_size, table.heavy[packs + pack], table.heavy[pack])
         heavy = heavy.astype(jnp.int32)
-        ready = m.alive[row, heavy] & (m.heat[row, heavy] <= rules.heat_cap[heavy]) & (m.ams_cooldown[row, heavy] <= 0)
-        near = length3(m.position[row, heavy] - shots.position) <= k.AMS_RANGE
+        ready = at(m.alive, heavy) & (at(m.heat, heavy) <= rules.heat_cap[heavy]) & (at(m.ams_cooldown, heavy) <= 0)
+        near = length3(at(m.position, heavy) - shots.position) <= k.AMS_RANGE
         tries = missile & ready & near
         if config.ams_one_roll:
             bit = jnp.uint8(1 << pack)
@@ -170,11 +172,10 @@ def _guide(
 
     Source: docs/spec/rules.md 6.2 step 3.
     """
-    row = jnp.arange(weapon.shape[0], dtype=jnp.int32)[:, None]
     aim = jnp.maximum(target, 0)
-    to_target = state.mechs.position[row, aim] - position
+    to_target = at(state.mechs.position, aim) - position
     distance = length3(to_target)
-    homing = (weapon == MISSILE) & (target >= 0) & state.mechs.alive[row, aim] & (distance > 0.1)
+    homing = (weapon == MISSILE) & (target >= 0) & at(state.mechs.alive, aim) & (distance > 0.1)
     speed = rules.speed[MISSILE]
     gain = k.HOMING_GAIN * config.dt
     wanted = (1.0 - gain) * velocity + gain * (speed * to_target / jnp.maximum(distance, 0.1)[..., None])

@@ -12,6 +12,7 @@ from echelon_jax.rules.materials import WATER
 from echelon_jax.sim.ewar import shutdown
 from echelon_jax.sim.geometry import length3
 from echelon_jax.sim.grid import levels_hit, levels_under
+from echelon_jax.sim.queues import at
 from echelon_jax.sim.rules import MAX_BOX_COLUMNS, SimRules
 from echelon_jax.sim.state import Commands, Mechs, SimState
 from echelon_jax.sim.upkeep import foot_material
@@ -73,10 +74,11 @@ def move(
 
     def one_mech(carry: tuple[Array, ...], mech: Int32[Array, " arenas"]) -> tuple[tuple[Array, ...], None]:
         px, py, pz, vx, vy, vz, stamp, next_stamp = carry
-        x, y, z = px[row, mech], py[row, mech], pz[row, mech]
-        ux, uy, uz = vx[row, mech], vy[row, mech], vz[row, mech]
+        old_x, old_y, z = at(px, mech), at(py, mech), at(pz, mech)
+        ux, uy, uz = at(vx, mech), at(vy, mech), at(vz, mech)
+        x, y = old_x, old_y
         hx, hy, hz = half_x[mech], half_y[mech], half_z[mech]
-        active = alive[row, mech]
+        active = at(alive, mech)
         me = jnp.arange(n) == mech[:, None]
         other = alive & ~me
         lo_x, hi_x, lo_y, hi_y, lo_z, hi_z = (
@@ -143,7 +145,6 @@ def move(
         y = jnp.clip(y, hy, map_y - hy)
         z = jnp.maximum(z, hz)
 
-        old_x, old_y = px[row, mech], py[row, mech]
         changed = active & (
             ((x / k.GRID_CELL).astype(jnp.int32) != (old_x / k.GRID_CELL).astype(jnp.int32))
             | ((y / k.GRID_CELL).astype(jnp.int32) != (old_y / k.GRID_CELL).astype(jnp.int32))

@@ -21,6 +21,7 @@ from echelon_jax.sim.explosions import Blast, Splash, explode, finish, in_reach,
 from echelon_jax.sim.flight import Flight, Onward, Shots, all_shots, first_shots, fly, ranks
 from echelon_jax.sim.geometry import direction_if_far, is_leg_hit, rear_multiplier, team_masks
 from echelon_jax.sim.grid import damage_cells
+from echelon_jax.sim.queues import at
 from echelon_jax.sim.rules import SimRules
 from echelon_jax.sim.slots import slots
 from echelon_jax.sim.state import Projectiles, SimState, Smoke
@@ -62,19 +63,18 @@ def _direct_hit(
     Source: docs/spec/rules.md 6.7 step 2.
     """
     m, tally = state.mechs, state.tally
-    arenas, n = m.alive.shape
-    row = jnp.arange(arenas, dtype=jnp.int32)
+    n = m.alive.shape[1]
     victim, shooter, weapon = event.victim, event.shooter, event.weapon
-    centre = m.position[row, victim]
+    centre = at(m.position, victim)
     origin = centre - event.velocity
-    multiplier = rear_multiplier(m.yaw[row, victim], centre[:, :2], origin[:, :2])
+    multiplier = rear_multiplier(at(m.yaw, victim), centre[:, :2], origin[:, :2])
     damage = rules.damage[weapon] * multiplier
     leg = is_leg_hit(event.point[:, 2], centre[:, 2], rules.half[victim, 2])
     leg_damage = jnp.where(leg, damage, 0.0)  # before the paint bonus (Q18)
     damage = jnp.where(leg, k.LEG_HIT_BODY_MULTIPLIER * damage, damage)
-    painter = m.last_painter[row, victim]
+    painter = at(m.last_painter, victim)
     _, same_pack = team_masks(config.num_packs)
-    painted = (m.painted[row, victim] > 0) & (painter >= 0) & jnp.asarray(same_pack)[jnp.maximum(painter, 0), shooter]
+    painted = (at(m.painted, victim) > 0) & (painter >= 0) & jnp.asarray(same_pack)[jnp.maximum(painter, 0), shooter]
     damage = damage + jnp.where(painted, k.PAINT_BONUS * damage, 0.0)
     shove = rules.stability_damage[weapon] * multiplier
 
@@ -85,7 +85,7 @@ def _direct_hit(
     hp = m.hp - taken
     dead = on_victim & m.alive & (hp <= 0)
     killed = dead.any(-1)
-    direction, far = direction_if_far(m.position[row, shooter] - centre)
+    direction, far = direction_if_far(at(m.position, shooter) - centre)
     turned = on_victim & far[:, None]
     suppress = on_victim & (weapon == AUTOCANNON)[:, None]
     mechs = m.replace(
@@ -106,7 +106,7 @@ def _direct_hit(
         assists=tally.assists + by_painter,
         projectile_hits=tally.projectile_hits + by_shooter,
     )
-    tally = count_hit(tally, by_shooter, by_painter, damage, m.hp[row, victim], killed)
+    tally = count_hit(tally, by_shooter, by_painter, damage, at(m.hp, victim), killed)
     return state.replace(mechs=mechs, tally=tally), dead
 
 
@@ -153,9 +153,8 @@ def _fly_on(
     stops = flight.intercepted | flight.impact | flight.unfinished
     most = pending.shape[1]
     turn = jnp.where(stops, shots.rank, most)
-    first = jnp.argmin(turn, -1)
-    row = jnp.arange(pending.shape[0], dtype=jnp.int32)
-    event = jax.tree.map(lambda leaf: leaf[row, first], flight)
+    first = jnp.argmin(turn, -1).astype(jnp.int32)
+    event = jax.tree.map(lambda leaf: at(leaf, first), flight)
     last = jnp.min(turn, -1)
     happens = (last < most) & ~event.unfinished
     done = shots.valid & (shots.rank <= (last - event.unfinished)[:, None])
@@ -184,7 +183,7 @@ def _strike(
     direct, smoke = impact & event.direct, event.weapon == SMOKE
     hit = direct & ~smoke if config.smoke_opens else direct  # a shell opens at a mech, and that is all (Q19)
     state, dead = _direct_hit(config, rules, state, event, hit)
-    centre = jnp.where(direct[:, None], m.position[row, event.victim], event.point)
+    centre = jnp.where(direct[:, None], at(m.position, event.victim), event.point)
     state = _open_cloud(config, rules, state, event.shooter, centre, impact & smoke)
     blast = Blast(
         active=impact & ~smoke & (rules.splash_radius[event.weapon] > 0),

@@ -26,6 +26,17 @@ def first_true(mask: Bool[Array, "rows items"]) -> tuple[Bool[Array, " rows"], I
     return mask.any(-1), jnp.argmax(mask, -1).astype(jnp.int32)
 
 
+def at(values: Array, index: Int32[Array, arenas * picked]) -> Array:
+    """values[a, index[a, ...]] for every arena a of an array [arenas, items, ...]; an index must be one.
+
+    Through one flat index: two of them would be put side by side in memory first, in a kernel of its own on a GPU.
+    """
+    arenas, items = values.shape[:2]
+    row = jnp.arange(arenas, dtype=jnp.int32).reshape(-1, *(1,) * (index.ndim - 1))
+    flat = values.reshape(arenas * items, *values.shape[2:])
+    return flat.at[row * items + index].get(mode="promise_in_bounds")
+
+
 @dataclasses.dataclass(frozen=True)
 class Rows:
     """Some arenas of a batch, all different: a queue of them, or every arena with a mask.

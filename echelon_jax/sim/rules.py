@@ -14,7 +14,7 @@ from echelon_jax.config import EnvConfig
 from echelon_jax.rules import constants as k
 from echelon_jax.rules import timers
 from echelon_jax.rules.mechs import MECH_CLASSES, MechClass, roster
-from echelon_jax.rules.weapons import FLAMER, LASER, PAINTER, WEAPONS, Weapon
+from echelon_jax.rules.weapons import AUTOCANNON, FLAMER, GAUSS, LASER, MISSILE, PAINTER, SMOKE, WEAPONS, Weapon
 
 MAX_BOX_COLUMNS = 5  # columns a mech's box can touch along one axis; a box of 4.0 or less
 MAX_SPLASH_RADIUS = 2.5  # voxels; what the fixed window of a blast's cells holds
@@ -69,8 +69,8 @@ def sim_rules(
     for c in mech_classes:
         if max(c.size) > MAX_BOX_COLUMNS - 1:
             raise ValueError(f"size of class {c.name} must be at most {MAX_BOX_COLUMNS - 1} voxels, got {c.size}")
-    for w in weapons:
-        if w.splash_radius > MAX_SPLASH_RADIUS:
+    for number, w in enumerate(weapons):
+        if number != SMOKE and w.splash_radius > MAX_SPLASH_RADIUS:  # a cloud is not a blast
             raise ValueError(
                 f"splash_radius of weapon {w.name} must be at most {MAX_SPLASH_RADIUS} voxels, got {w.splash_radius}"
             )
@@ -127,16 +127,14 @@ def check_rules(rules: SimRules) -> None:
     Raises:
         ValueError: if a number is too large.
     """
-    sighted = np.array([LASER, FLAMER, PAINTER])
     bounds = {
-        "half": (rules.half, (MAX_BOX_COLUMNS - 1) / 2),
-        "splash_radius": (rules.splash_radius, MAX_SPLASH_RADIUS),
-        "range": (rules.range, rules.reach),
+        "half": (rules.half, slice(None), (MAX_BOX_COLUMNS - 1) / 2),
+        "splash_radius": (rules.splash_radius, np.array([MISSILE, GAUSS, AUTOCANNON]), MAX_SPLASH_RADIUS),
+        "range": (rules.range, np.array([LASER, FLAMER, PAINTER]), rules.reach),
     }
-    for name, (values, most) in bounds.items():
+    for name, (values, which, most) in bounds.items():
         if isinstance(values, jax.core.Tracer) or not isinstance(values, jax.Array | np.ndarray):
             continue
-        found = float(np.max(np.asarray(values)[sighted] if name == "range" else np.asarray(values)))
+        found = float(np.max(np.asarray(values)[which]))
         if found > most:
-            where = " of laser, flamer and painter" if name == "range" else ""
-            raise ValueError(f"{name}{where} must be at most {most} voxels in these rules, got {found}")
+            raise ValueError(f"{name} of the rules must be at most {most} voxels, got {found}")

@@ -17,7 +17,7 @@ from echelon_jax.rules import constants as k
 from echelon_jax.rules.weapons import FLAMER, LASER, MISSILE, PAINTER
 from echelon_jax.sim.ewar import shutdown
 from echelon_jax.sim.geometry import grid_rank, team_masks
-from echelon_jax.sim.queues import pick_rows
+from echelon_jax.sim.queues import at, pick_rows
 from echelon_jax.sim.rays import pair_sight, sight, smoke_clear
 from echelon_jax.sim.rules import SimRules
 from echelon_jax.sim.state import Grid, Mechs, Smoke
@@ -128,40 +128,33 @@ def views_of(
     opaque: UInt32[Array, "arenas columns"],
     position: Float32[Array, "arenas mechs 3"],
     wanted: Bool[Array, "arenas mechs mechs"],
-    viewers: tuple[Array, ...],
+    viewer: Int32[Array, "#arenas viewers"],
     reach: float,
     widths: LoopWidths,
-) -> list[Bool[Array, "arenas mechs"]]:
-    """Which enemies some mechs see now, all rays walked together; each viewer is one mech, or one of each arena's own.
+) -> Bool[Array, "arenas viewers mechs"]:
+    """Which enemies some mechs see now, all rays walked together; the same viewers in every arena, or its own in each.
 
     `wanted` pairs are at most `reach` apart.
     """
     arenas, n = position.shape[:2]
     half = config.team_size
     enemies = jnp.asarray(team_masks(config.num_packs)[0])
-    row = jnp.arange(arenas, dtype=jnp.int32)[:, None]
-    starts, ends, asked = [], [], []
-    for viewer in viewers:
-        mech = jnp.broadcast_to(viewer, (arenas,))[:, None]
-        target = jnp.where(mech < half, half, 0) + jnp.arange(
-            half, dtype=jnp.int32
-        )  # the enemies of a mech are neighbours
-        starts.append(jnp.broadcast_to(position[row, mech], (arenas, half, 3)))
-        ends.append(position[row, target])
-        asked.append(wanted[row, mech, target])
-    needed = jnp.stack(asked, 1)
+    first = jnp.where(viewer < half, half, 0)[..., None]
+    target = first + jnp.arange(half, dtype=jnp.int32)  # the enemies of a mech are neighbours in the roster
+    shape = (arenas, viewer.shape[1], half)
+    viewer_of, target = (jnp.broadcast_to(mech, shape) for mech in (viewer[..., None], target))
+    needed = at(wanted.reshape(arenas, n * n), viewer_of * n + target)
+    arena = jnp.broadcast_to(jnp.arange(arenas, dtype=jnp.int32)[:, None, None], shape)
     clear = sight(
         config,
         opaque,
-        jnp.broadcast_to(row[..., None], needed.shape).reshape(-1),
-        jnp.stack(starts, 1).reshape(-1, 3),
-        jnp.stack(ends, 1).reshape(-1, 3),
+        arena.reshape(-1),
+        at(position, viewer_of).reshape(-1, 3),
+        at(position, target).reshape(-1, 3),
         needed.reshape(-1),
         widths,
         reach=reach,
     )
-    clear = clear.reshape(needed.shape) & needed
-    return [
-        jnp.concatenate([clear[:, i], clear[:, i]], -1) & enemies[viewer].reshape(-1, n)
-        for i, viewer in enumerate(viewers)
-    ]
+    clear = clear.reshape(shape) & needed
+    both_teams = jnp.broadcast_to(clear[:, :, None], (arenas, shape[1], 2, half)).reshape(arenas, shape[1], n)
+    return both_teams & enemies[viewer]

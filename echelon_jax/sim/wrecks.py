@@ -102,13 +102,13 @@ def place_wrecks(
         wanted: rows that are real.
         rolls: of each mech's wreck; without them the hash of name and place is worked out here.
     """
-    arenas = grid.material.shape[0]
+    arenas, n = mechs.alive.shape
     size = jnp.array([config.size_x, config.size_y, config.size_z], jnp.int32)
-    lo, hi = box_cells(config, rules, mech, mechs.position[arena, mech])
+    lo, hi = box_cells(config, rules, mech, mechs.position.reshape(-1, 3)[arena * n + mech])
     if rolls is None:
         roll = _as_roll(wreck_roll(config, mech, jnp.concatenate([lo, hi], -1)))
     else:
-        roll = rolls[arena, mech]
+        roll = rolls.reshape(-1)[arena * n + mech]
     debris = jnp.where(roll < rules.solid_wreck_probability[mech], SOLID_DEBRIS, DEBRIS_FIELD).astype(jnp.uint8)
 
     edge = np.arange(MAX_BOX_COLUMNS)
