@@ -17,7 +17,7 @@ from echelon_jax.parity.fuzzing.shapes import shapes
 from echelon_jax.rules.mechs import MECH_CLASSES, roster
 from echelon_jax.sim.slots import slots
 
-CONFIG = shapes()["mended_rules partial 2"]  # one of the fuzz's shapes of the first turn: it compiles once
+CONFIG = shapes()["revised_rules partial 2"]  # one of the fuzz's shapes of the first turn: it compiles once
 SEEDS = range(700, 700 + 4 * WIDTH)
 N, HALF = CONFIG.num_mechs, CONFIG.team_size
 SWAP = np.roll(np.arange(N), HALF)  # a mech's counterpart

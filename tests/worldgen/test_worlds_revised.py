@@ -340,13 +340,13 @@ def test_heavies_reach_the_zone_under_every_combination_of_switches(bits):
 
 
 @pytest.mark.parametrize(("size", "packs", "seeds"), [(28, 1, 60), (40, 1, 60), (60, 4, 30), (100, 1, 20)])
-def test_heavies_reach_the_zone_on_many_mended_maps(size, packs, seeds):
+def test_heavies_reach_the_zone_on_many_revised_maps(size, packs, seeds):
     config = square(size, num_packs=packs, **ALL_ON)
     for seed in range(seeds):
         assert heavies_reach_zone(generate_world(config, 500 + seed)) == (True, True), seed
 
 
-def test_nobody_starts_inside_terrain_on_mended_maps():
+def test_nobody_starts_inside_terrain_on_revised_maps():
     for size, packs in ((28, 1), (40, 2), (60, 4)):
         mechs, config = roster(packs), square(size, num_packs=packs, **ALL_ON)
         for seed in range(30):
@@ -369,7 +369,7 @@ def test_a_heavy_can_drive_along_the_front_of_its_formation():
         assert depth - front[:, 1].max() >= MECH_CLASSES[HEAVY].size[0]
 
 
-def test_mended_worlds_are_a_function_of_the_seed_and_keep_the_layout_of_the_original():
+def test_revised_worlds_are_a_function_of_the_seed_and_keep_the_layout_of_the_original():
     config = square(40, **ALL_ON)
     first, again, plain = generate_world(config, 5), generate_world(config, 5), generate_world(square(40), 5)
     for a, b in zip(first[:5], again[:5], strict=True):

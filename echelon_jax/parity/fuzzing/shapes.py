@@ -8,7 +8,7 @@ from echelon_jax.config import EnvConfig
 
 SIZE = 40  # edge of the map
 MODES = ("full", "partial")
-PRESETS = ("original", "mended_rules", "revised")
+PRESETS = ("original", "revised_rules", "revised")
 TURN = "ECHELON_FUZZ_TURN"  # the environment variable that says which two shapes a test run compiles
 
 
@@ -16,7 +16,7 @@ def shape(preset: str, mode: str, packs: int) -> EnvConfig:
     """The configuration of a shape.
 
     Args:
-        preset: "original"; "revised", the default game; or "mended_rules", its rules behind the original's observation, actions
+        preset: "original"; "revised", the default game; or "revised_rules", its rules behind the original's observation, actions
             and reward.
         mode: "full" or "partial" observation.
         packs: packs of five mechs a team.
