@@ -91,7 +91,7 @@ def test_phases_compiled_one_by_one_agree_with_the_whole_step(cases, result, mon
         return carry, None
 
     for name in ("upkeep", "update_projectiles", "fire", "move"):
-        monkeypatch.setattr(simulation, name, jax.jit(getattr(simulation, name), static_argnums=0))
+        monkeypatch.setattr(simulation, name, jax.jit(getattr(simulation, name), static_argnames=("config", "widths")))
     monkeypatch.setattr(jax.lax, "scan", loop)
     clean, _ = sanitise(CONFIG, cases.actions)
     decision = decide(CONFIG, cases.state, clean)
@@ -108,7 +108,7 @@ def test_the_rest_of_the_step_agrees_without_compilation(cases, result, monkeypa
     """
     simulated = jax.tree.map(jnp.asarray, result[0].sim)
     monkeypatch.setattr(environment, "simulate", lambda *inputs: simulated)
-    monkeypatch.setattr(environment, "look", jax.jit(environment.look, static_argnums=0))
+    monkeypatch.setattr(environment, "observe", jax.jit(environment.observe, static_argnums=0))
     rest = Echelon(CONFIG).step_batch_with_noise(default_params(CONFIG), cases.state, cases.actions, cases.noise)
     assert disagreeing(jax.device_get(rest), result, 1e-5) == []
 
