@@ -14,7 +14,7 @@ import json
 import time
 from typing import Any
 
-from echelon_jax.cli.common import set_up_jax
+from echelon_jax.jax_setup import set_up_jax
 
 SIZE = 60
 STEPS_PER_LAUNCH = 48

@@ -14,7 +14,7 @@ import sys
 import time
 from typing import Any
 
-from echelon_jax.cli.common import set_up_jax
+from echelon_jax.jax_setup import set_up_jax
 
 
 def mirror(games: int, arenas: int, size: int, packs: int, mode: str, seed: int, rules: str) -> dict[str, Any]:

@@ -12,10 +12,10 @@ import time
 
 import jax
 
-from echelon_jax.cli.common import set_up_jax
 from echelon_jax.config import RULE_SETS, EnvConfig
 from echelon_jax.env.autoreset import AutoReset
 from echelon_jax.env.environment import Echelon
+from echelon_jax.jax_setup import set_up_jax
 from echelon_jax.runs.clock import cpu_seconds
 from echelon_jax.runs.seeds import shared_program
 from echelon_jax.training.config import TrainConfig

@@ -24,7 +24,7 @@ from pathlib import Path
 SMALL = os.environ.get("ECHELON_NOTEBOOKS") == "small"
 RUN = Path(os.environ.get("ECHELON_NOTEBOOK_RUN", "runs/notebook"))
 
-from echelon_jax.cli.common import set_up_jax
+from echelon_jax.jax_setup import set_up_jax
 
 set_up_jax()
 

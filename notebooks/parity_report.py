@@ -24,14 +24,14 @@ from pathlib import Path
 
 SMALL = os.environ.get("ECHELON_NOTEBOOKS") == "small"
 
-from echelon_jax.cli.common import set_up_jax
+from echelon_jax.jax_setup import set_up_jax
 
 set_up_jax()
 
 import matplotlib.pyplot as plt
 from rich.console import Console
 
-from echelon_jax.cli.parity import compare_all
+from echelon_jax.parity.comparison import compare_all
 
 here = Path.cwd()
 project = next(place for place in (here, *here.parents) if (place / "tests" / "data" / "episodes").is_dir())

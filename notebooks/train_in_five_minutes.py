@@ -26,7 +26,7 @@ from pathlib import Path
 SMALL = os.environ.get("ECHELON_NOTEBOOKS") == "small"
 RUN = Path(os.environ.get("ECHELON_NOTEBOOK_RUN", "runs/notebook"))
 
-from echelon_jax.cli.common import set_up_jax
+from echelon_jax.jax_setup import set_up_jax
 
 set_up_jax()  # a persistent cache: the second time nothing compiles
 
@@ -35,7 +35,7 @@ from rich.console import Console
 
 import echelon_jax
 from echelon_jax import EnvConfig
-from echelon_jax.cli.common import behaviour_table, games_table
+from echelon_jax.evaluation.tables import behaviour_table, games_table
 from echelon_jax.runs.description import read_lines
 from echelon_jax.runs.runner import Runner
 from echelon_jax.training.config import TrainConfig

@@ -243,7 +243,7 @@ class Behaviour:
 
     def run(self) -> int:
         """Play and print; returns 0 if everything agrees, else 1."""
-        from echelon_jax.cli.evaluate import evaluate_policy
+        from echelon_jax.evaluation.matches import evaluate
         from echelon_jax.export.torch_files import torch_module
         from echelon_jax.worldgen.bank import evaluation_seeds
 
@@ -266,9 +266,8 @@ class Behaviour:
         fire, player = self.fire_probability, torch_player(module, self.seed)
         theirs = play_reference(policy.env_config, player, seeds, fire, progress)
         arenas = min(self.games, 100)
-        summary = evaluate_policy(
-            policy, "scripted", games=self.games, arenas=arenas, seed=self.seed, fire_probability=fire
-        )
+        result = evaluate(policy, games=self.games, arenas=arenas, seed=self.seed, fire_probability=fire)
+        summary = result.against["scripted"]
         ours = Record(*(int(summary[name]) for name in ("wins", "draws", "losses")))
         good = agree(theirs, ours) and max(worst.values()) <= TOLERANCE
         for name, record in (("torch in the reference environment", theirs), ("JAX in the JAX environment", ours)):
