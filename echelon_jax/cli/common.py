@@ -57,7 +57,7 @@ class GameFlags:
     def config(self, default_size: int, base: dict[str, Any] | None = None) -> EnvConfig:
         """The configuration that these flags ask for.
 
-        Arguments:
+        Args:
             default_size: edge of the map where nothing says otherwise.
             base: fields of a saved configuration, which the flags override; without it the rule set's.
 

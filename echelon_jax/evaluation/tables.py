@@ -8,7 +8,7 @@ from rich.table import Table
 
 
 def games_table(title: str, rows: dict[str, dict[str, float | int]]) -> Table:
-    """A table of evaluation results: one row per opponent, own numbers against theirs, per game."""
+    """Return a table of results with one row per opponent; numbers of both sides are per game."""
     table = Table(title=title)
     for name in ("opponent", "games", "win rate", "95 % interval", "W/D/L", "zone share", "kills", "damage", "seconds"):
         table.add_column(name, justify="left" if name == "opponent" else "right")
@@ -28,7 +28,7 @@ def games_table(title: str, rows: dict[str, dict[str, float | int]]) -> Table:
 
 
 def behaviour_table(rows: dict[str, dict[str, Any]]) -> Table:
-    """A table of how the games were played: one row per opponent and side."""
+    """Return a table of behaviour with one row per opponent and side."""
     table = Table(title="how they were played (docs/evaluation.md)")
     columns = {
         "time in zone": lambda b: b["zone"]["in_zone"],

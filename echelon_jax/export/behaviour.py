@@ -172,7 +172,7 @@ def play_reference(
 ) -> Record:
     """Play two games per seed, one on each side, against the scripted opponent in the reference environment.
 
-    Arguments:
+    Args:
         player: called with the game's number, returns the decisions of a player that remembers nothing yet.
     """
     env, opponent = ReferenceEnv(config), ScriptedSide(config, fire_probability)

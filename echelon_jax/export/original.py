@@ -93,7 +93,7 @@ class Imported(NamedTuple):
 def write_original(policy: Policy, path: str | Path, log_std: float | None = None) -> Path:
     """Write a .pt file that the original's league, evaluation and trainer load as it is; returns its path.
 
-    Arguments:
+    Args:
         log_std: replaces the spread of every action component; None keeps it. `NEARLY_DETERMINISTIC` makes the original,
             which always samples, play the mean.
 

@@ -132,7 +132,7 @@ class BasePolicy(nn.Module):
     ) -> Acted:
         """Choose actions: a sample, or where `deterministic` the means and the likeliest choices.
 
-        Arguments:
+        Args:
             observation: [mechs, obs] of one team or [arenas, mechs, obs].
             state: None for an empty memory. done: None for no boundary.
             generator: of the draws, on the policy's device; None for torch's global one.
@@ -185,7 +185,7 @@ class OriginalPolicy(BasePolicy):
 
     The state dictionary has the original's thirteen entries, and three for the normaliser.
 
-    Arguments:
+    Args:
         observation, action: entries of an observation and of an action.
         hidden, lstm: widths of the encoder and of the memory.
     """
@@ -209,7 +209,7 @@ class OriginalPolicy(BasePolicy):
     ) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
         """Run one decision.
 
-        Arguments:
+        Args:
             observation: [*rows, observation].
             h, c: the memory, [*rows, lstm] each.
             done: [*rows], bool or 0 and 1.
@@ -443,7 +443,7 @@ class ModernPolicy(BasePolicy):
 
     Outputs of all heads lie in one row, in the columns of the legality row: means, and logits of triggers and choices.
 
-    Arguments:
+    Args:
         observation, action: entries of an observation and of an action.
         hidden, lstm: widths of the encoder and of the memory.
         slot_width, plane_width: widths of the embeddings of a slot and of a stack of planes.
@@ -498,7 +498,7 @@ class ModernPolicy(BasePolicy):
     ) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor, Tensor]:
         """Run one decision.
 
-        Arguments:
+        Args:
             observation: [*arenas, mechs, observation]; the mechs are of one team.
             h, c: the memory, [*arenas, mechs, lstm] each.
             done: [*arenas, mechs], bool or 0 and 1.
@@ -625,7 +625,7 @@ Policy = OriginalPolicy | ModernPolicy
 def load_policy(path: str | Path, device: str | torch.device = "cpu", dtype: torch.dtype = torch.float32) -> Policy:
     """Return the policy of a file, in evaluation mode, with its card as the attribute `card`.
 
-    Arguments:
+    Args:
         path: the .safetensors file (its card, NAME.json, lies beside it), a directory with `policy.safetensors`, or a .pt
             file in the original's format.
 

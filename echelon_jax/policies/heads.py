@@ -1,8 +1,8 @@
-"""Factored action heads: what a policy chooses, which choices are legal, and how a choice becomes an action.
+"""Factored action heads: what a policy chooses, which choices are allowed, and how a choice becomes an action.
 
-Heads stand in a fixed order: throttle (squashed Gaussian), trigger (Bernoulli each), target, ewar and, where the observation
-is the original's, sort (categorical), message (squashed Gaussian). A raw action is a flat row of numbers: the Gaussians' values
-before the squash, 0 or 1 per trigger, the index of each choice.
+Heads stand in a fixed order: throttle (squashed Gaussian), trigger (one Bernoulli each), target and ewar (categorical), sort
+(categorical, in the original's interface only) and message (squashed Gaussian). A raw action is a flat row of numbers: the
+Gaussians' values before the squash, 0 or 1 per trigger, and the index of each choice.
 """
 
 from __future__ import annotations
@@ -106,7 +106,7 @@ class Heads:
 
     @property
     def mask_size(self) -> int:
-        """Entries in a row of legality: one per component or choice."""
+        """Entries in a row of an action mask: one per component or choice."""
         return self.table[-1].action_mask.stop
 
     @property
@@ -117,7 +117,7 @@ class Heads:
 
     @property
     def targets(self) -> int:
-        """Slots that a target is chosen among."""
+        """Number of slots among which a target is chosen."""
         return action_layout(self.config)["target_preference"].size - (self.config.actions == "modern")
 
     # -- Legality --------------------------------------------------------------------------------------------------------
@@ -125,9 +125,10 @@ class Heads:
     def action_mask(self, observation: Float32[Array, "*batch obs"]) -> Bool[Array, "*batch mask"]:
         """Return what each head may choose, from a raw observation.
 
-        No vertical throttle without jets, no trigger for a weapon that is not carried (or, in the modern observation, cannot
-        fire within the decision: shut down or still cooling), no target in an empty or friendly slot, EWAR only for scouts.
-        The first choice of every categorical head (none, off, the first order) is always legal.
+        Forbidden are vertical throttle without jets, the trigger of a weapon that the mech does not carry, a target in an empty
+        or friendly slot, and EWAR for all but scouts. With the modern observation the trigger of a weapon that cannot fire
+        within the decision (the mech is shut down, or the weapon still cools) is forbidden too. The first choice of every
+        categorical head (none, off, the first order) is always allowed.
         """
         config, layout = self.config, observation_layout(self.config)
         modern = config.observation == "modern"
@@ -232,7 +233,7 @@ class Heads:
     ) -> Float32[Array, "*batch raw"]:
         """Return the raw action whose action means the same to the environment; `scout` says which mechs are scouts.
 
-        `from_action(to_action(s), scout)` is s for every legal s, the Gaussians' values up to the squash's clamp.
+        `from_action(to_action(s), scout)` is s for every allowed s, with the Gaussians' values up to the clamp of the squash.
         """
         config, layout = self.config, action_layout(self.config)
 

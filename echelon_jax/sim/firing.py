@@ -148,7 +148,7 @@ def fire(
 ) -> SimState:
     """One firing phase.
 
-    Arguments:
+    Args:
         heights: hit-height draws of laser and flamer by shooter.
         order, wreck: the order of firing and the wreck rolls under fair_order.
     """

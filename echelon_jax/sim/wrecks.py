@@ -73,7 +73,7 @@ def place_wrecks(
 
     Source: docs/spec/rules.md 8.7.
 
-    Arguments:
+    Args:
         others: for each wreck, the mechs that count as living at that moment.
         arena, mech: whose wreck; arenas must differ within one call.
         wanted: rows that are real.

@@ -1,4 +1,4 @@
-"""The reward weights of a run: the defaults of its game, with the weights that its configuration names in their place."""
+"""The reward weights of a run: the defaults of its game, replaced by those that the configuration names."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from echelon_jax.training.config import REWARD_WEIGHTS, TrainConfig
 
 
 def reward_weights(config: TrainConfig, env_config: EnvConfig) -> RewardWeights | ModernRewardWeights:
-    """Return the weights that a run pays by; the modern shaping is discounted as PPO discounts.
+    """Return the reward weights of a run. The modern shaping uses PPO's gamma.
 
     Raises:
         ValueError: a weight that the reward does not have, or a result so small that farming pays more (rewards_modern).
