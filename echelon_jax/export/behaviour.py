@@ -1,8 +1,9 @@
-"""Does an exported policy play as the JAX policy plays? Whole games in the plain numpy environment (`reference`).
+"""Comparison of an exported policy with the JAX policy over whole games in the plain numpy environment (`reference`).
 
     python -m echelon_jax.export.behaviour RUN --games 200
 
-plays the torch policy against the scripted opponent there, the JAX policy in the JAX environment, and compares the win rates.
+plays the torch policy in the numpy environment and the JAX policy in the JAX environment, both against the scripted opponent,
+and compares the win rates.
 """
 
 from __future__ import annotations
@@ -46,9 +47,9 @@ class Followed(NamedTuple):
     """An episode that the JAX policy played on both sides while the torch policy watched.
 
     Attributes:
-        steps: decisions.
+        steps: number of decisions.
         worst: largest difference per head, over all decisions of living mechs.
-        outcome: how it ended.
+        outcome: how the episode ended.
     """
 
     steps: int
@@ -117,7 +118,7 @@ class ScriptedSide:
         self._count = 0
 
     def reset(self, arena: Arena, seed: int) -> None:
-        """Forget the last game."""
+        """Empty the memory, for a new game."""
         self._memory, self._key, self._count = self._begin(self._arrays(arena)), jax.random.key(seed), 0
 
     def act(self, arena: Arena) -> np.ndarray:
@@ -154,7 +155,7 @@ class Record(NamedTuple):
 
     @property
     def games(self) -> int:
-        """All of them."""
+        """Number of games."""
         return self.wins + self.draws + self.losses
 
     @property
@@ -173,7 +174,7 @@ def play_reference(
     """Play two games per seed, one on each side, against the scripted opponent in the reference environment.
 
     Args:
-        player: called with the game's number, returns the decisions of a player that remembers nothing yet.
+        player: a function of the game's number that returns the decisions of a player with an empty memory.
     """
     env, opponent = ReferenceEnv(config), ScriptedSide(config, fire_probability)
     wins = draws = losses = number = 0

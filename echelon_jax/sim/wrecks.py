@@ -1,4 +1,4 @@
-"""Wrecks: what a dying mech leaves in the grid, and the CRC32 roll that picks its material (docs/spec/rules.md 8.7)."""
+"""Wrecks: the debris of a dead mech in the grid, and the CRC32 roll of its material (docs/spec/rules.md 8.7)."""
 
 from __future__ import annotations
 
