@@ -21,10 +21,15 @@ ROW = re.compile(r"^\| (\d+) \| `(\w+)(?:\.py|/)` \|", re.MULTILINE)
 
 # Rooms whose freedom is smaller than the order of the layers gives.
 ONLY = {
-    "rules": set(),
+    "markdown": set(),
+    "fields": set(),
+    "rules": {"markdown"},
     "reference": {"rules", "config", "worldgen"},
     "sim": {"rules", "config"},
 }
+# Rooms that processes without JAX import: the workers that make worlds, and the reference.
+WITHOUT_JAX = {"markdown", "fields", "rules", "intervals", "plugins", "config", "worldgen", "reference"}
+JAX_LIBRARIES = {"jax", "jaxlib", "flax", "optax", "orbax", "chex"}
 # Rooms that may import the reference, the oracle of the tests. The game itself must not depend on it.
 MAY_IMPORT_REFERENCE = {"parity", "export", "replay"}
 
@@ -103,6 +108,20 @@ def test_imports_point_downwards_only():
 def test_every_room_of_the_package_has_its_layer_on_the_page():
     rooms = {room_of(path) for path in PACKAGE.rglob("*.py")} - {"__init__"}
     assert sorted(rooms - set(layers())) == []
+
+
+def test_rooms_without_jax_import_none_of_its_libraries():
+    wrong = []
+    for path in sorted(PACKAGE.rglob("*.py")):
+        if room_of(path) in WITHOUT_JAX:
+            for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+                names = (
+                    [a.name for a in node.names] if isinstance(node, ast.Import) else [getattr(node, "module", None)]
+                )
+                if isinstance(node, ast.Import | ast.ImportFrom):
+                    libraries = {str(name).split(".")[0] for name in names} & JAX_LIBRARIES
+                    wrong += [f"{path.relative_to(ROOT)}:{node.lineno}: {library}" for library in libraries]
+    assert wrong == []
 
 
 def test_the_page_numbers_the_layers_in_order_and_names_each_once():
