@@ -1,9 +1,9 @@
-"""How policies play, in numbers: a trained run beside the untrained policy it started from and its opponent.
+"""Behaviour of policies in numbers: trained runs beside the untrained policies that they started from, and their opponent.
 
     python benchmarks/behaviour.py runs/long/seed0 runs/long/seed1 --games 200 --out table.md
 
 Each policy plays games against the scripted opponent at its full fire rate (or `--opponent random`), on maps that training never
-saw, both sides of each. Of several runs the mean is shown, the range in brackets.
+saw, both sides of each. For several runs the table shows the mean, with the range in brackets.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""What the revised rules and the modern observation cost: `python benchmarks/costs.py`.
+"""The cost of the revised rules and of the modern observation: `python benchmarks/costs.py`.
 
-Two comparisons, both in one process, one thread, the two sides taking turns, in CPU time:
+There are two comparisons. Each runs its two sides in turn, in one process with one thread, and measures CPU time:
 
 - switches: an environment step under random actions with all fifteen switches on against none, resets included, observation,
   actions and reward the original's on both sides;

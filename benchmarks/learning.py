@@ -1,4 +1,4 @@
-"""Learning comparisons: several ways to train, several seeds each, equal environment steps, judged by games.
+"""Learning comparisons: several variants of training, several seeds each, equal environment steps, evaluated by games.
 
     python benchmarks/learning.py networks
     python benchmarks/learning.py ablations --seeds 0 1 2
@@ -33,7 +33,7 @@ SMALL = {
     "learning_rate_end": 0.2,
     "bank_size": 16,
 }
-# 1.5 million environment steps. Mechs answer for the result after their death only once they can fight (docs/results/learning.md).
+# 1.5 million environment steps. The result after a mech's death counts only once mechs can fight (docs/results/learning.md).
 LONG = {
     "updates": 180,
     "learning_rate_end": 0.1,
@@ -43,7 +43,7 @@ LONG = {
     "after_death_start": 80,
     "after_death_ramp": 40,
 }
-# Of each comparison: its variants as (what it changes in the training configuration, rules).
+# The variants of each comparison, as (changes of the training configuration, rules).
 COMPARISONS: dict[str, dict[str, tuple[dict[str, Any], str]]] = {
     "networks": {"modern": ({}, "revised"), "original": (ORIGINAL_NETWORK, "revised")},
     "ablations": {
