@@ -1,6 +1,6 @@
-"""What the revised rules and the modern observation cost: `python benchmarks/costs.py`.
+"""The cost of the revised rules and of the modern observation: `python benchmarks/costs.py`.
 
-Two comparisons, both in one process, one thread, the two sides taking turns, in CPU time:
+There are two comparisons. Each runs its two sides in turn, in one process with one thread, and measures CPU time:
 
 - switches: an environment step under random actions with all fifteen switches on against none, resets included, observation,
   actions and reward the original's on both sides;
@@ -14,8 +14,8 @@ import json
 import time
 from typing import Any
 
-from echelon_jax.cli.common import set_up_jax
 from echelon_jax.env.interfaces import action_layout, observation_layout
+from echelon_jax.jax_setup import set_up_jax
 
 SIZE = 60
 STEPS_PER_LAUNCH = 48

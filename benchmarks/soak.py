@@ -14,8 +14,8 @@ import sys
 import time
 from typing import Any
 
-from echelon_jax.cli.common import set_up_jax
 from echelon_jax.env.interfaces import action_layout
+from echelon_jax.jax_setup import set_up_jax
 
 STEPS_PER_LAUNCH = 40
 SPAWN_RADIUS = 0.5  # voxels; who has never been farther from its spawn is locked

@@ -1,4 +1,4 @@
-"""Static configuration of an arena: sizes, clock and switches. Frozen and hashable; a different value is a new compile."""
+"""Static configuration of an arena: sizes, clock and switches. It is hashable, and another value compiles another program."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """The `modern` network for other programs: its parameters under torch's names, and its plan as plain numbers.
 
-The plan says what an observation and an action are made of (runs, slots, heads, what is legal, how an action is put together),
-so that who plays the policy needs none of this project's tables.
+The plan describes the parts of an observation and of an action: runs, slots, heads, action masks, and how an action is put
+together. So a program that plays the policy needs none of this project's tables.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ def modern_dimensions(network: ModernNetwork, env_config: EnvConfig) -> dict[str
 
 
 def plan_of(network: ModernNetwork) -> dict[str, Any]:
-    """Return what an observation and an action are made of; JSON."""
+    """Return the parts of an observation and of an action as plain data for JSON."""
     features, structure, heads = network.features, network.structure, network.heads
     sets = [group for group in structure.slots if group.name in SETS]
     others = [(group.start, group.stop) for group in structure.slots if group.name not in SETS]
@@ -181,7 +181,7 @@ _KINDS: Mapping[str, str] = {"kernel": "weight", "bias": "bias", "scale": "weigh
 
 
 def head_columns(heads: Heads) -> dict[str, slice]:
-    """Return by Gaussian head its columns among all log-stds."""
+    """Return, by Gaussian head, its columns among all log-stds."""
     sizes = {head.name: head.size for head in heads.table if head.kind == "gaussian"}
     ends = itertools.accumulate(sizes.values())
     return {name: slice(end - size, end) for (name, size), end in zip(sizes.items(), ends, strict=True)}

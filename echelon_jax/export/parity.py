@@ -1,4 +1,4 @@
-"""Does an exported policy act as the JAX policy does? Real observations, memory carried, every head compared."""
+"""Comparison of an exported policy with the JAX policy, head by head, on real observations with the memory carried."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ class Play(NamedTuple):
 
 
 def jax_steps(policy: Policy, observation: np.ndarray, done: np.ndarray, raw_action: np.ndarray | None = None) -> Heads:
-    """Return the heads of the JAX network over a sequence, memory carried from zeros.
+    """Return the heads of the JAX network over a sequence; the memory starts from zeros and is carried.
 
     Original network: [time, rows, obs], each row read as an arena of one mech, so that the shared telemetry of a row is its
     own, as any other program reads it. Modern network: [time, mechs, obs] of one team or [time, teams, mechs, obs]. (In an
@@ -74,7 +74,7 @@ def jax_steps(policy: Policy, observation: np.ndarray, done: np.ndarray, raw_act
 
 
 def raw_heads(distribution: Any) -> tuple[Any, ...]:
-    """Return what a distribution is made of, as the torch module returns it."""
+    """Return the parts of a distribution as the torch module returns them."""
     if isinstance(distribution, Factored):
         outputs, log_stds = distribution.outputs, distribution.log_stds
         names = distribution.heads.names
@@ -99,7 +99,7 @@ def _scan(network: Any, clip: float | None) -> Callable[..., Any]:
 
 
 def factored_of(network: ModernNetwork, heads: Heads) -> Factored:
-    """Return the distribution that these outputs make."""
+    """Return the distribution of these outputs."""
     log_stds = {name: jnp.asarray(heads["log_std"][..., run]) for name, run in head_columns(network.heads).items()}
     outputs = {head.name: jnp.asarray(heads["output"][..., head.action_mask]) for head in network.heads.table}
     return Factored(network.heads, outputs, log_stds, jnp.asarray(heads["legal"]) > 0.5)

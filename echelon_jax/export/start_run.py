@@ -1,4 +1,4 @@
-"""A run that starts from a policy instead of from chance: update 0 of a run directory, for `train --resume`."""
+"""A run that starts from a policy instead of random parameters: update 0 of a run directory, for `train --resume`."""
 
 from __future__ import annotations
 

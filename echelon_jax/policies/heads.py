@@ -81,7 +81,7 @@ class Heads:
 
     @property
     def mask_size(self) -> int:
-        """Entries in a row of legality: one per component or choice."""
+        """Entries in a row of an action mask: one per component or choice."""
         return self.table[-1].action_mask.stop
 
     @property

@@ -1,6 +1,6 @@
-"""What an observation is made of, read off its layout table: plain numbers, slots of equal things, planes.
+"""The parts of an observation, read from its layout table: plain numbers, slots of equal things, and planes.
 
-Places are counted in a mech's own part of the observation (`Features.own_of`), which the network reads.
+Indices count in a mech's own part of the observation (`Features.own_of`), which the network reads.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from echelon_jax.env.interfaces import observation_layout, observation_of
 class Slots(NamedTuple):
     """A run of `number` slots of `width` entries each, from `start`.
 
-    `flag` is the entry of a slot that says it is used; `nearness` the one that says how near it is, if there is one.
+    `flag` is the entry of a slot that says whether it is used. `nearness` is the entry that says how near it is, or None.
     """
 
     name: str
@@ -31,7 +31,7 @@ class Slots(NamedTuple):
 
     @property
     def stop(self) -> int:
-        """Entry behind the last slot."""
+        """Index of the entry after the last slot."""
         return self.start + self.number * self.width
 
 
@@ -41,10 +41,10 @@ class Structure:
 
     Attributes:
         numbers: runs (start, stop) of everything that is neither a slot nor a plane.
-        slots: groups of things of one kind; `targets` names the group that a target is chosen from.
+        slots: groups of things of one kind; `targets` names the group from which a target is chosen.
         planes: runs (start, stop) of map planes.
         shared: entries of the planes that an arena's mechs share.
-        alive: entries of which one is above 0 exactly if the mech lives.
+        alive: entries of which one is above 0 if and only if the mech lives.
     """
 
     numbers: tuple[tuple[int, int], ...]

@@ -1,4 +1,4 @@
-"""The reward weights of a run: the defaults of its game, with the weights that its configuration names in their place."""
+"""The reward weights of a run: the defaults of its game, replaced by those that the configuration names."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A rollout: T decisions of the learner in B arenas against an opponent, everything on the device."""
+"""A rollout: T decisions of the learner in B arenas against an opponent, all on the device."""
 
 from __future__ import annotations
 
@@ -105,9 +105,12 @@ def collect(
 ) -> tuple[RunnerState, Rollout, Carry, Float32[Array, "arenas team"], RolloutSums, Moments]:
     """Play `steps` decisions.
 
-    Returns the actors after them, the rollout, the memory before each of its `chunks` equal parts ([chunks, arenas, team, lstm]),
-    the value of the observation behind it (critic's units), the sums, and the moments of the raw observations of living learner
-    mechs; `moments`, by which observations are normalised, stay as they are.
+    `moments` normalise the observations and stay as they are.
+
+    Returns:
+        The runner state after the last decision; the rollout; the memory before each of the `chunks` equal parts,
+        [chunks, arenas, team, lstm]; the value of the observation after the last decision, in the critic's units; the sums of
+        the metrics; the moments of the raw observations of the learner's living mechs.
     """
     arenas = runner_state.reset.shape[0]
 
