@@ -8,7 +8,8 @@ from echelon_jax.config import EnvConfig
 from echelon_jax.env.modern.rewards import check_gamma, check_result, modern_rewards
 from echelon_jax.env.original.rewards import original_rewards
 from echelon_jax.env.state import ModernRewardWeights, RewardWeights
-from echelon_jax.training.config import REWARD_WEIGHTS, TrainConfig
+from echelon_jax.training.config import TrainConfig
+from echelon_jax.training.curriculum import REWARD_WEIGHTS
 
 
 def reward_weights(config: TrainConfig, env_config: EnvConfig) -> RewardWeights | ModernRewardWeights:

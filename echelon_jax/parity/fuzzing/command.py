@@ -14,6 +14,7 @@ import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+from echelon_jax.markdown import row
 from echelon_jax.parity.fuzzing import fuzz
 from echelon_jax.parity.fuzzing.cases import make_case
 from echelon_jax.parity.fuzzing.fuzz import FAULT, Result
@@ -45,14 +46,14 @@ def save_progress(path: Path | None, results: Mapping[str, Result]) -> None:
 def table(results: Mapping[str, Result]) -> str:
     """Counts per shape as a table of the documentation."""
     lines = [
-        "| shape | steps | mech-steps | explained by float32 rays | by a nudge | faults |",
-        "| --- | --- | --- | --- | --- | --- |",
+        row("shape", "steps", "mech-steps", "explained by float32 rays", "by a nudge", "faults"),
+        row(*["---"] * 6),
     ]
     everything = Result()
     for name, result in [*results.items(), ("all", everything)]:
         why = result.explained
         counts = result.steps, result.mech_rows, why[fuzz.BY_RAYS], why[fuzz.BY_NUDGE], len(result.unexplained)
-        lines.append(f"| {name} | {' | '.join(f'{count:,}' for count in counts)} |")
+        lines.append(row(name, *(f"{count:,}" for count in counts)))
         if name != "all":
             everything.merge(result)
     return "\n".join(lines)

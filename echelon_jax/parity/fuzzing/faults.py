@@ -20,6 +20,7 @@ import jax
 
 from echelon_jax.config import EnvConfig
 from echelon_jax.env import environment, episode
+from echelon_jax.markdown import row, table
 from echelon_jax.parity.fuzzing import fuzz
 from echelon_jax.rules import constants
 from echelon_jax.sim import explosions
@@ -97,7 +98,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     args = parser.parse_args(argv)
     config = EnvConfig.original()
     missed = 0
-    print("| rule | planted mistake | found after steps | differs in | seconds |\n| --- | --- | --- | --- | --- |")
+    print(table(["rule", "planted mistake", "found after steps", "differs in", "seconds"], []))
     for fault in FAULTS:
         if args.only not in ("", fault.rule):
             continue
@@ -107,8 +108,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         result = fuzz.run(config, seeds, step, nudges=fuzz.WIDTH, stop=lambda r: bool(r.unexplained))
         found = result.unexplained
         missed += not found
-        where = f"{found[0].seed - args.seed + 1} | {', '.join(found[0].fields[:4])}" if found else "not found |"
-        print(f"| {fault.rule} | {fault.change} | {where} | {time.monotonic() - began:.0f} |", flush=True)
+        where = (found[0].seed - args.seed + 1, ", ".join(found[0].fields[:4])) if found else ("not found", "")
+        print(row(fault.rule, fault.change, *where, f"{time.monotonic() - began:.0f}"), flush=True)
     return 1 if missed else 0
 
 
