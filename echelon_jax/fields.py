@@ -5,6 +5,7 @@ Flags, help texts, validation and docs/configuration.md all read the metadata th
 
 from __future__ import annotations
 
+import argparse
 import dataclasses
 import enum
 import math
@@ -133,6 +134,18 @@ def check_seed(seed: Any, name: str = "seed") -> int:
     if not may_be.holds(seed):
         raise ValueError(f"{name} must be {may_be.words()}, got {seed!r}")
     return seed
+
+
+def seed_argument(text: str) -> int:
+    """A seed on the command line, as `type` of an argument of argparse.
+
+    Raises:
+        argparse.ArgumentTypeError: it is not a whole number from 0 to `MAX_SEED`.
+    """
+    try:
+        return check_seed(int(text))
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(f"seed must be a whole number from 0 to {MAX_SEED}, got {text!r}") from error
 
 
 def plain(value: Any) -> Any:

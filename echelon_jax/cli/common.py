@@ -14,6 +14,7 @@ import tyro
 from echelon_jax.cli.errors import UsageError, checked
 from echelon_jax.cli.fields import given, override_flags
 from echelon_jax.config import INTERFACE_FIELDS, RULE_SETS, SWITCHES, EnvConfig
+from echelon_jax.machine import cache_folder, require_device
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -86,19 +87,25 @@ def set_up_jax(threads: int = 0) -> None:
 
     Arguments:
         threads: XLA's CPU threads; 0 leaves the choice to XLA.
+
+    Raises:
+        UsageError: a number of threads below 0, or no device that JAX can compute on as the game needs it.
     """
     if threads < 0:
         raise UsageError(f"threads must be a whole number from 0, got {threads}")
     if threads:
         os.environ["NPROC"] = str(threads)
-    cache = Path(os.environ.get("XDG_CACHE_HOME", Path.home() / ".cache")) / "echelon-jax" / "xla" / machine_key()
-    path = os.environ.setdefault("JAX_COMPILATION_CACHE_DIR", str(cache))
+    cache = cache_folder()
+    if cache is not None:
+        os.environ.setdefault("JAX_COMPILATION_CACHE_DIR", str(cache / "echelon-jax" / "xla" / machine_key()))
     least = os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "1")
     import jax
 
     # JAX has read its environment already where it was imported before.
-    jax.config.update("jax_compilation_cache_dir", path)
+    if "JAX_COMPILATION_CACHE_DIR" in os.environ:
+        jax.config.update("jax_compilation_cache_dir", os.environ["JAX_COMPILATION_CACHE_DIR"])
     jax.config.update("jax_persistent_cache_min_compile_time_secs", float(least))
+    checked(require_device)
 
 
 def games_table(title: str, rows: dict[str, dict[str, float | int]]) -> Table:

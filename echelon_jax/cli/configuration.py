@@ -18,7 +18,8 @@ from echelon_jax.markdown import row
 from echelon_jax.runs import migrations
 from echelon_jax.training.config import PRESETS, TrainConfig
 
-DESCRIBED = ("version", "jax", "git", "run", "format", "train", "env")  # keys of a run's config.json
+# Keys of a run's config.json.
+DESCRIBED = ("version", "jax", "git", "run", "format", "start_from", "started_from", "train", "env")
 
 
 def read_configuration(path: Path) -> tuple[dict[str, Any], dict[str, Any]]:

@@ -11,10 +11,9 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from rich.console import Console
-
 from echelon_jax.cli.common import set_up_jax
 from echelon_jax.cli.errors import UsageError
+from echelon_jax.terminal import PlainConsole
 
 if TYPE_CHECKING:
     from echelon_jax.parity.fuzzing.fuzz import Result
@@ -57,7 +56,7 @@ class ParityCommand:
         """
         chosen = self.select()
         set_up_jax(self.threads)
-        errors = Console(stderr=True)
+        errors = PlainConsole(stderr=True)
 
         def progress(line: str) -> None:
             errors.print(line, style="dim", markup=False)
@@ -68,7 +67,7 @@ class ParityCommand:
             json.dump(report.as_dict(), sys.stdout, indent=2)
             sys.stdout.write("\n")
         else:
-            report.show(Console())
+            report.show(PlainConsole())
         return 1 if report.failures() else 0
 
     def select(self) -> dict[str, list[Path]]:

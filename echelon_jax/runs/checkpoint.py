@@ -188,7 +188,7 @@ def find(path: str | Path) -> Path:
         CheckpointError: there is none.
     """
     path = Path(path).absolute()
-    aside = path.with_name(_REPLACED + path.name)
+    aside = path.parent / (_REPLACED + path.name)  # not with_name: the root has no name
     if not path.exists() and aside.exists():
         path = aside
     if not path.exists():
@@ -312,10 +312,13 @@ def load_policy(path: str | Path) -> Policy:
     """Return the policy saved at `path` (a checkpoint, the best included, or a run directory), ready to play.
 
     Raises:
-        CheckpointError: missing, foreign or damaged.
+        CheckpointError: missing, foreign, damaged, or of a network that cannot be built here.
     """
     manifest = read_manifest(path)
-    network = make_network(manifest.config, manifest.env_config)
+    try:
+        network = make_network(manifest.config, manifest.env_config)
+    except ValueError as error:
+        raise CheckpointError(f"the policy of {manifest.path} cannot be built: {error}") from error
     template = {
         "params": jax.eval_shape(network.init, jax.random.key(0)),
         "observation_moments": jax.eval_shape(lambda: empty_moments(network.features.own_size)),

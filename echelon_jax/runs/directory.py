@@ -14,7 +14,7 @@ import dataclasses
 import json
 import os
 import shutil
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -71,10 +71,11 @@ def look(run_dir: Path, config: TrainConfig, env_config: EnvConfig, resume: bool
     return claim
 
 
-def tell(run_dir: Path, claim: Claim, config: TrainConfig, env_config: EnvConfig, new_id: str) -> Claim:
+def tell(run_dir: Path, claim: Claim, config: TrainConfig, env_config: EnvConfig, identity: Mapping[str, Any]) -> Claim:
     """Write down what the run is told to be, under its lock, and return the claim as it stands then.
 
-    A new directory gets its config.json; in one that is known, the fields that may change are those it was last told.
+    A new directory gets its config.json, with the `identity` of the run ("run", and where it begins); in one that is known,
+    the fields that may change become those that it is told now.
 
     Raises:
         CheckpointError: another process made a run here meanwhile, or the directory cannot be written.
@@ -82,7 +83,7 @@ def tell(run_dir: Path, claim: Claim, config: TrainConfig, env_config: EnvConfig
     path = run_dir / CONFIG
     try:
         if claim.described is None and claim.manifest is None:
-            described = {**describe(config, env_config), "run": new_id}
+            described = {**describe(config, env_config), **identity}
             _write(path, described, exclusive=True)
         elif claim.described is not None and claim.described["train"] != dataclasses.asdict(config):
             described = {**claim.described, "train": dataclasses.asdict(config)}
@@ -100,7 +101,7 @@ def undo(run_dir: Path, made: Sequence[Path]) -> None:
     """Remove what a start that came to nothing has put into a directory, and the directories that it has `made`."""
     for name in (CONFIG, "wandb_id", ".lock"):
         (run_dir / name).unlink(missing_ok=True)
-    for name in ("wandb", "tensorboard"):
+    for name in ("wandb", "tensorboard", "checkpoints"):
         shutil.rmtree(run_dir / name, ignore_errors=True)
     for folder in reversed(made):
         with contextlib.suppress(OSError):  # somebody else has put something there
@@ -135,14 +136,14 @@ def _require_same(
         before = migrations.train_config(described["train"]), migrations.env_config(described["env"])
     except (KeyError, TypeError, ValueError) as error:
         raise CheckpointError(holds) from error
-    for old, new in zip(before, (config, env_config), strict=True):
-        for field in dataclasses.fields(new):
-            was, now = getattr(old, field.name), getattr(new, field.name)
-            if was != now and field.name not in MAY_CHANGE:
-                raise CheckpointError(
-                    f"{run_dir} already holds a run with {field.name} = {was!r}, without a checkpoint yet, and this run has "
-                    f"{field.name} = {now!r}; give another --run-dir"
-                )
+    was = dataclasses.asdict(before[0]) | dataclasses.asdict(before[1])
+    now = dataclasses.asdict(config) | dataclasses.asdict(env_config)
+    for name, value in now.items():
+        if was[name] != value and name not in MAY_CHANGE:
+            raise CheckpointError(
+                f"{run_dir} already holds a run with {name} = {was[name]!r}, without a checkpoint yet, and this run has "
+                f"{name} = {value!r}; give another --run-dir"
+            )
 
 
 def _write(path: Path, described: dict[str, Any], exclusive: bool = False) -> None:

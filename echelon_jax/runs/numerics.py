@@ -31,13 +31,3 @@ def difference(saved: Mapping[str, Any] | None) -> str | None:
         if name in here and here[name] != value:
             return f"{name} = {value!r}, this process has {here[name]!r}; set {name.upper()}={value}"
     return None
-
-
-def require_float32() -> None:
-    """Refuse 64-bit JAX, in which the game's float32 arithmetic would not be what it is.
-
-    Raises:
-        ValueError: jax_enable_x64 is on.
-    """
-    if jax.config.jax_enable_x64:
-        raise ValueError("JAX_ENABLE_X64 must be off: the game and its learner compute in float32 and int32")

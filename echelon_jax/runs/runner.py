@@ -63,7 +63,7 @@ class Runner:
         config, env_config: validated configurations.
         resume: continue from the last checkpoint in `run_dir` if there is one; bit for bit as if never interrupted.
         at: the update whose checkpoint `resume` continues from, 0 to start anew; by default the last.
-        start_from: a run or checkpoint whose policy this run begins with instead of a fresh one.
+        start_from: a run or checkpoint whose policy this run begins with instead of a fresh one; config.json remembers it.
         save_every: calls that a crash repeats at most, the one in progress included (`begins_save`).
         keep, keep_best: how many of the last checkpoints stay, and whether the best does (docs/reliability.md).
         sinks: makes what metrics go to besides metrics.jsonl and TensorBoard, from the directory and what config.json holds.
@@ -102,11 +102,13 @@ class Runner:
         for stage in self.stages:  # what a reward does not have is said before anything is written
             self._rewards(values_at(self.stages, stage.update))
         make_network(config, env_config)  # refuses what does not go together, before anything is written
-        self.policy = None
-        if start_from is not None and not resume:
-            self.policy = load_fitting(start_from, config, env_config)
         self.stopped = False
         self.claim = directory.look(run_dir, config, env_config, resume, at)  # refuses before anything is made
+        told = None if self.claim.described is None else self.claim.described.get("start_from")
+        self.start_from = start_from if start_from is not None or told is None else Path(told)
+        self.policy = None
+        if self.start_from is not None and self.resumed is None:
+            self.policy = load_fitting(self.start_from, config, env_config)
 
     @property
     def resumed(self) -> Manifest | None:
@@ -120,9 +122,10 @@ class Runner:
             new = self.claim == Claim(None, None)
             self.began = False
             try:
-                self.claim = directory.tell(
-                    self.run_dir, self.claim, self.config, self.env_config, new_id=uuid.uuid4().hex[:12]
-                )
+                identity: dict[str, Any] = {"run": uuid.uuid4().hex[:12]}
+                if self.start_from is not None:
+                    identity["start_from"] = str(self.start_from.absolute())
+                self.claim = directory.tell(self.run_dir, self.claim, self.config, self.env_config, identity)
                 more = self.sinks(self.run_dir, self.claim.described or describe(self.config, self.env_config))
                 return self._train(more)
             except BaseException:

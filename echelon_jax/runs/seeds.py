@@ -19,7 +19,6 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
-from rich.console import Console
 
 from echelon_jax.config import EnvConfig
 from echelon_jax.env.state import EnvParams
@@ -29,6 +28,7 @@ from echelon_jax.runs.checkpoint import CheckpointError
 from echelon_jax.runs.directory import read_config
 from echelon_jax.runs.progress import Progress
 from echelon_jax.runs.runner import Runner, StopOnSignal
+from echelon_jax.terminal import PlainConsole
 from echelon_jax.training.config import TrainConfig
 from echelon_jax.training.metrics import Metrics
 from echelon_jax.training.trainer import Train, TrainState
@@ -155,7 +155,7 @@ def train_seeds(
     shared = SharedCall(count)
     for number, own_dir in enumerate(folders):
         own = dataclasses.replace(config, seed=config.seed + number)
-        console = Console(quiet=number > 0, force_terminal=False)  # one of them speaks
+        console = PlainConsole(quiet=number > 0, force_terminal=False)  # one of them speaks
         progress = Progress(own, env_config, own_dir, console)
         own_options = {"progress": progress, "launcher": shared.launcher(number), "resume": resume, "at": at, **options}
         shared.runners.append(Runner(own_dir, own, env_config, **own_options))

@@ -161,7 +161,7 @@ class WeightsAndBiases:
             with self._starting:
                 self.run = wandb.init(
                     project=project,
-                    name=run_dir.name,
+                    name=run_dir.absolute().name,
                     dir=str(run_dir.absolute()),
                     config=description,
                     id=identity,

@@ -14,6 +14,7 @@ import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+from echelon_jax.fields import seed_argument
 from echelon_jax.markdown import row
 from echelon_jax.parity.fuzzing import fuzz
 from echelon_jax.parity.fuzzing.cases import make_case
@@ -75,7 +76,7 @@ def parse(argv: Sequence[str] | None) -> argparse.Namespace:
         "--mech-steps", type=int, default=0, help="rows of living mechs to compare in all, with those kept"
     )
     parser.add_argument("--shapes", nargs="*", default=list(shapes()), help="shapes to fuzz; all by default")
-    parser.add_argument("--seed", type=int, default=0, help="seed of the first case of a shape")
+    parser.add_argument("--seed", type=seed_argument, default=0, help="seed of the first case of a shape")
     parser.add_argument("--progress", type=Path, default=None, help="file of counts to go on from and to keep")
     parser.add_argument("--out", type=Path, default=CASES, help="where shrunk faults are written")
     parser.add_argument("--faults", type=int, default=3, help="stop after so many faults")

@@ -20,6 +20,7 @@ import jax
 
 from echelon_jax.config import EnvConfig
 from echelon_jax.env import environment, episode
+from echelon_jax.fields import seed_argument
 from echelon_jax.markdown import row, table
 from echelon_jax.parity.fuzzing import fuzz
 from echelon_jax.rules import constants
@@ -93,7 +94,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Plant every mistake, print the table."""
     parser = argparse.ArgumentParser(description="Plant ten mistakes in the JAX simulator and look for each.")
     parser.add_argument("--steps", type=int, default=STEPS, help="random steps to search for each mistake")
-    parser.add_argument("--seed", type=int, default=0, help="seed of the first case")
+    parser.add_argument("--seed", type=seed_argument, default=0, help="seed of the first case")
     parser.add_argument("--only", default="", help="only the rule of this name")
     args = parser.parse_args(argv)
     config = EnvConfig.original()
