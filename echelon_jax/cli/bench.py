@@ -227,10 +227,11 @@ def _processor() -> str:
 
 
 def _print_table(report: dict[str, Any]) -> None:
-    from rich.console import Console
     from rich.table import Table
 
-    console = Console()
+    from echelon_jax.terminal import PlainConsole
+
+    console = PlainConsole()
     console.print(report["machine"])
     names = [name for name in BENCHES if name in report]
     table = Table("", *names)

@@ -9,7 +9,6 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
-from rich.console import Console
 from rich.table import Table
 
 from echelon_jax.config import EnvConfig
@@ -22,6 +21,7 @@ from echelon_jax.policies.network_size import network_size
 from echelon_jax.policies.registry import make_network
 from echelon_jax.runs.runner import calls_between_saves
 from echelon_jax.sim.rules import sim_rules
+from echelon_jax.terminal import PlainConsole
 from echelon_jax.training.config import TrainConfig
 from echelon_jax.training.reward_weights import reward_weights
 from echelon_jax.training.trainer import TrainState, make_train
@@ -140,7 +140,7 @@ def print_plan(
     runs: Path = Path("runs"),
 ) -> None:
     """Print shapes, memory and plan of a run."""
-    console = Console()
+    console = PlainConsole()
     c, e, needs = config, env_config, memory(config, env_config)
     needs.pop("parameters")
     steps = c.updates * c.decisions_per_update

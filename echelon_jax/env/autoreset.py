@@ -9,6 +9,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float32, Int32, Key
 
 from echelon_jax.config import EnvConfig
+from echelon_jax.env.checks import unshared
 from echelon_jax.env.environment import Echelon, Maps, bank_maps, select_arenas, state_maps
 from echelon_jax.env.state import EnvParams, EnvState, Step
 from echelon_jax.sim.queues import compact
@@ -109,4 +110,4 @@ class AutoReset:
             sim=small.sim.replace(grid=fresh.sim.grid),
             arena_map=small.arena_map.replace(occupancy=maps.occupancy, telemetry=maps.telemetry),
         )
-        return state, step.replace(observation=observation)
+        return unshared((state, step.replace(observation=observation)))

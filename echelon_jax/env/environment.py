@@ -17,6 +17,7 @@ import numpy as np
 from jaxtyping import Array, Bool, Float32, Int32, Key
 
 from echelon_jax.config import EnvConfig
+from echelon_jax.env import checks
 from echelon_jax.env.actions import broadcast, sanitise
 from echelon_jax.env.episode import add_score, episode_outcome, flags, team_hp, zone_distance, zone_tick
 from echelon_jax.env.interfaces import action_layout, actions_of, observation_layout, observation_of, reward_of
@@ -278,13 +279,17 @@ class Echelon:
         self, keys: Key[Array, " arenas"], params: EnvParams, world_index: Int32[Array, " arenas"] | None = None
     ) -> tuple[EnvState, Step]:
         """Begin an episode in every arena, in worlds drawn from the keys or in the given rows of the bank."""
-        worlds = self.draw_worlds(params, keys) if world_index is None else world_index
+        size, count = params.bank.seed.shape[0], checks.check_keys(keys)
+        drawn = self.draw_worlds(params, keys) if world_index is None else None
+        worlds = checks.check_world_index(world_index, count, size) if drawn is None else drawn
         maps = Maps(*(rows[worlds] for rows in bank_maps(params.bank)))
         state = self.fresh_state(params, worlds, maps)
         observation = params.bank.observation[worlds]
+        if drawn is None:
+            observation = checks.mark_unknown_worlds(observation, worlds, size)
         arenas, n = state.sim.mechs.alive.shape
         none = jnp.zeros((arenas, n, len(REWARD_COMPONENTS)), jnp.float32)
-        return state, self._step(params, state, observation, none)
+        return checks.unshared((state, self._step(params, state, observation, none)), (params, keys))
 
     def step_batch(
         self,
@@ -294,6 +299,7 @@ class Echelon:
         params: EnvParams,
     ) -> tuple[EnvState, Step]:
         """One decision step of every arena, noise from its key. A finished arena stays as it is and rewards nothing."""
+        checks.check_keys(keys, state.episode_over.shape[0])
         return self.step_batch_with_noise(sample_noise(self.config, keys), state, actions, params)
 
     def step_batch_with_noise(
@@ -306,6 +312,7 @@ class Echelon:
         """One decision step of every arena with given draws, in the order of docs/spec/environment.md 3.1."""
         config, rules, layout = self.config, params.rules, self.action_layout()
         over = state.episode_over
+        checks.check_actions(config, layout, actions, over.shape[0])
 
         # Actions.
         clean, bad_actions = sanitise(config, layout, actions)
@@ -375,7 +382,7 @@ class Echelon:
         )
         components = jnp.where(over[:, None, None], 0.0, gained.components)
         step = self._step(params, result, seen.observation, components)
-        return result, step.replace(reward=jnp.where(over[:, None], 0.0, gained.total))
+        return checks.unshared((result, step.replace(reward=jnp.where(over[:, None], 0.0, gained.total))))
 
     def _step(self, params: EnvParams, state: EnvState, observation: Array, components: Array) -> Step:
         """The result of a step that led to `state`; the reward is zero until it is filled in."""
@@ -411,7 +418,7 @@ class Echelon:
         self, key: Key[Array, ""], params: EnvParams, world_index: Int32[Array, ""] | int | None = None
     ) -> tuple[EnvState, Step]:
         """Begin an episode in one arena, in a world drawn from the key or in the given row of the bank."""
-        worlds = None if world_index is None else jnp.asarray([world_index], jnp.int32)
+        worlds = None if world_index is None else checks.one_row(world_index)
         return _alone(self.reset_batch(key[None], params, worlds))
 
     def step(
