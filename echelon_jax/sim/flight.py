@@ -208,7 +208,7 @@ def fly(
 ) -> Flight:
     """One update of some projectiles up to, not including, the effects of an impact.
 
-    Arguments:
+    Args:
         cut_short: at most one projectile of each arena that goes on with an earlier walk, and where; the walks of this call
             then take one turn of their loop and may be `unfinished`. Without it every walk comes to its end.
     """

@@ -105,7 +105,7 @@ def sight(
     nothing and read clear. A step on an axis that has none left skips the goal for ever (Q9): blocked. The bits of a ray
     do not depend on widths or rounds.
 
-    Arguments:
+    Args:
         config: sizes of the map.
         opaque: per arena and column a word, bit z of which says that the voxel at z hides what is behind it.
         arena: of each ray.
@@ -213,7 +213,7 @@ def walk(
     border, as in the original. The original's budget of steps is never what ends it: every step moves away from the start,
     so the border comes first.
 
-    Arguments:
+    Args:
         most_steps: under `fixed_rounds`, stop after that many steps (rounded up to whole turns of the loop); by default no
             ray needs more.
         onward: rays that go on with an earlier walk of theirs, and its `cell` and `tau`.
@@ -321,7 +321,7 @@ def queued_sight(
     They are packed into one queue and walked `chunk` (by default `widths.rays`) at a time, or all in one pass under
     `fixed_rounds`.
 
-    Arguments:
+    Args:
         ray_of: arena, start and end of rays by their numbers.
         smoke: clouds that block the view too; without them only terrain does.
     """
@@ -364,7 +364,7 @@ def pair_sight(
 ) -> Bool[Array, "rows mechs mechs"]:
     """Whether mech i sees mech j, for the pairs that are `needed`; false for the others.
 
-    Arguments:
+    Args:
         smoke: clouds that block the view too; without them only terrain does.
         arena: the arena of each row, where rows are a selection of arenas; by default row r is arena r.
         chunk: rays walked together, if not `widths.rays`.

@@ -97,7 +97,7 @@ def initial_state(
 
 def empty_tally(config: EnvConfig, arenas: int) -> Tally:
     """The tallies at the start of a decision step (docs/spec/rules.md 4.3)."""
-    n, modern = config.num_mechs, config.reward == "modern"
+    n, modern = config.num_mechs, config.counts_effective_damage
 
     def f() -> Float32[Array, "arenas mechs"]:
         return jnp.zeros((arenas, n), jnp.float32)
@@ -146,7 +146,7 @@ def simulate(
     Focus targets and EWAR switches must already be in `state.mechs` (docs/spec/rules.md 5.3). Pure and jit-able; the
     tally is cleared first.
 
-    Arguments:
+    Args:
         widths: of the loops, which change the speed and not the result; those of the backend without them.
 
     Raises:

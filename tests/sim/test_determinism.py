@@ -11,11 +11,13 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from helpers.fuzz_step import CONFIG, compiled
-from helpers.trees import leaves, unequal
+from helpers.trees import disagreeing, leaves, unequal
 
 from echelon_jax.env import environment
-from echelon_jax.env.actions import decide, sanitise
+from echelon_jax.env.actions import sanitise
 from echelon_jax.env.environment import Echelon
+from echelon_jax.env.interfaces import action_layout
+from echelon_jax.env.original.actions import decide
 from echelon_jax.parity.exchange import row_of, stack, to_reference, to_row
 from echelon_jax.parity.fuzzing.cases import make_case
 from echelon_jax.parity.fuzzing.fuzz import WIDTH, default_params
@@ -38,20 +40,6 @@ def play(case):
 
 def rows(tree, arenas):
     return jax.tree.map(lambda leaf: leaf[np.array(arenas)], tree)
-
-
-def disagreeing(one, other, tolerance):
-    """Leaves whose integers differ at all, or whose floats differ by more than the tolerance."""
-    a, b = leaves(one), leaves(other)
-    return [
-        name
-        for name in a
-        if not (
-            np.allclose(a[name], b[name], rtol=0, atol=tolerance)
-            if np.issubdtype(a[name].dtype, np.floating)
-            else np.array_equal(a[name], b[name])
-        )
-    ]
 
 
 @pytest.fixture(scope="module")
@@ -93,7 +81,7 @@ def test_phases_compiled_one_by_one_agree_with_the_whole_step(cases, result, mon
     for name in ("upkeep", "update_projectiles", "fire", "move"):
         monkeypatch.setattr(simulation, name, jax.jit(getattr(simulation, name), static_argnames=("config", "widths")))
     monkeypatch.setattr(jax.lax, "scan", loop)
-    clean, _ = sanitise(CONFIG, cases.actions)
+    clean, _ = sanitise(CONFIG, action_layout(CONFIG), cases.actions)
     decision = decide(CONFIG, cases.state, clean)
     before = cases.state.sim.replace(mechs=decision.mechs)
     rules = default_params(CONFIG).rules
@@ -109,7 +97,7 @@ def test_the_rest_of_the_step_agrees_without_compilation(cases, result, monkeypa
     simulated = jax.tree.map(jnp.asarray, result[0].sim)
     monkeypatch.setattr(environment, "simulate", lambda *inputs: simulated)
     monkeypatch.setattr(environment, "observe", jax.jit(environment.observe, static_argnums=0))
-    rest = Echelon(CONFIG).step_batch_with_noise(default_params(CONFIG), cases.state, cases.actions, cases.noise)
+    rest = Echelon(CONFIG).step_batch_with_noise(cases.noise, cases.state, cases.actions, default_params(CONFIG))
     assert disagreeing(jax.device_get(rest), result, 1e-5) == []
 
 
@@ -164,7 +152,7 @@ def test_one_scan_agrees_with_single_calls(cases):
 
     @jax.jit
     def scanned(state, many):
-        return jax.lax.scan(lambda state, one: env.step_batch_with_noise(params, state, *one), state, many)
+        return jax.lax.scan(lambda state, one: env.step_batch_with_noise(one[1], state, one[0], params), state, many)
 
     last, steps = scanned(cases.state, jax.tree.map(lambda *leaves: jnp.stack(leaves), *turns))
     single, whole = jax.device_get(((state, step), (last, jax.tree.map(lambda leaf: leaf[-1], steps))))

@@ -14,10 +14,9 @@ from helpers.fuzz_step import CONFIG, compiled
 from helpers.trees import disagreeing, unequal
 
 from echelon_jax.config import EnvConfig
-from echelon_jax.env.environment import Echelon
 from echelon_jax.parity.exchange import stack
 from echelon_jax.parity.fuzzing.cases import make_case
-from echelon_jax.parity.fuzzing.fuzz import WIDTH, default_params
+from echelon_jax.parity.fuzzing.fuzz import WIDTH, compile_step, default_params
 from echelon_jax.sim.widths import LoopWidths, cpu_widths, gpu_widths, loop_widths
 
 BATCHES = 6
@@ -47,12 +46,6 @@ def batch(config: EnvConfig, number: int):
     return jax.tree.map(jnp.asarray, stack([make_case(config, seed) for seed in seeds]))
 
 
-def step_with(config: EnvConfig, widths: LoopWidths | None):
-    env, case = Echelon(config, widths), batch(config, 0)
-    step = jax.jit(env.step_batch_with_noise)
-    return step.lower(default_params(config), case.state, case.actions, case.noise).compile()
-
-
 def results(config, *steps):
     """What each step makes of every batch."""
     for number in range(BATCHES):
@@ -62,19 +55,19 @@ def results(config, *steps):
 
 
 def test_random_widths_of_queues_give_the_same_bits():
-    for one, other in results(CONFIG, compiled(), step_with(CONFIG, random_widths(20, fixed_rounds=False))):
+    for one, other in results(CONFIG, compiled(), compile_step(CONFIG, WIDTH, random_widths(20, fixed_rounds=False))):
         assert unequal(one, other) == []
 
 
 def test_random_widths_of_fixed_rounds_give_the_same_result():
-    for one, other in results(CONFIG, compiled(), step_with(CONFIG, random_widths(21, fixed_rounds=True))):
+    for one, other in results(CONFIG, compiled(), compile_step(CONFIG, WIDTH, random_widths(21, fixed_rounds=True))):
         assert disagreeing(one, other, LAST_BITS) == []
 
 
 def test_fixed_rounds_give_the_same_result_under_the_revised_rules():
     config = EnvConfig(observation_mode="partial")
     widths = dataclasses.replace(gpu_widths(WIDTH), ray_steps=2, walk_steps=2, move_unroll=1)
-    for one, other in results(config, step_with(config, None), step_with(config, widths)):
+    for one, other in results(config, compile_step(config), compile_step(config, WIDTH, widths)):
         assert disagreeing(one, other, LAST_BITS) == []
 
 
