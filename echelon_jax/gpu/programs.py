@@ -1,0 +1,117 @@
+"""The programs that are compiled for a GPU: the environment's step, the policy's decision, the fused training launch.
+
+The only place of this package that knows the trainer's modules.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+
+from echelon_jax.cli.plan import abstract_bank, reward_weights_of
+from echelon_jax.config import EnvConfig
+from echelon_jax.env.autoreset import AutoReset
+from echelon_jax.env.environment import Echelon
+from echelon_jax.env.state import EnvParams
+from echelon_jax.learn.config import TrainConfig
+from echelon_jax.learn.normalize import empty_moments
+from echelon_jax.learn.rollout import read
+from echelon_jax.learn.trainer import make_network, make_train
+from echelon_jax.sim.rules import sim_rules
+
+NAMES = ("env", "policy", "train")
+BANK = 64  # worlds that the environment alone draws from
+
+
+@dataclasses.dataclass(frozen=True)
+class Program:
+    """A program to compile, from shapes alone.
+
+    Attributes:
+        function: compiled by `jax.jit` already.
+        arguments: shapes and dtypes.
+        decisions: decision steps of every arena that one launch takes.
+        facts: what a report should say of it.
+    """
+
+    function: Callable[..., Any]
+    arguments: tuple[Any, ...]
+    decisions: int
+    facts: dict[str, Any]
+
+
+def tree_bytes(tree: Any) -> int:
+    """Return the bytes of all leaves."""
+    return sum(leaf.size * leaf.dtype.itemsize for leaf in jax.tree.leaves(tree))
+
+
+def env_program(config: EnvConfig, arenas: int) -> Program:
+    """The step of an auto-resetting environment under given actions; the state is donated."""
+    env = Echelon(config)
+    params = EnvParams(
+        rules=jax.eval_shape(lambda: sim_rules(config)), rewards=env.default_rewards(), bank=abstract_bank(config, BANK)
+    )
+    keys = jax.eval_shape(lambda: jax.random.split(jax.random.key(0), arenas))
+    state, _ = jax.eval_shape(env.reset_batch, params, keys)
+    actions = jax.ShapeDtypeStruct((arenas, config.num_mechs, config.action_size), jnp.float32)
+    step = jax.jit(AutoReset(env).step_batch, donate_argnums=2)
+    return Program(step, (params, keys, state, actions), 1, {"state_bytes_per_arena": tree_bytes(state) / arenas})
+
+
+def policy_program(config: EnvConfig, train: TrainConfig) -> Program:
+    """One decision of the learner's mechs: normalise, encode, remember, sample, value."""
+    network = make_network(train, config)
+    moments = empty_moments(network.features.own_size)
+
+    def decide(params: Any, carry: Any, raw: Any, reset: Any, key: Any) -> Any:
+        observation = read(network.features, moments, train.observation_clip or None, raw)
+        carry, distribution, value = network.apply(params, carry, observation, reset)
+        return carry, value, distribution.sample(key)
+
+    arenas, team = train.arenas, config.team_size
+    key = jax.eval_shape(lambda: jax.random.key(0))
+    params = jax.eval_shape(network.init, key)
+    arguments = (
+        params,
+        jax.eval_shape(lambda: network.initial_carry(arenas, team)),
+        jax.ShapeDtypeStruct((arenas, team, config.observation_size), jnp.float32),
+        jax.ShapeDtypeStruct((arenas, team), jnp.bool_),
+        key,
+    )
+    return Program(jax.jit(decide), arguments, 1, {"parameters": sum(x.size for x in jax.tree.leaves(params))})
+
+
+def train_program(config: EnvConfig, train: TrainConfig) -> Program:
+    """The fused launch: rollouts against the opponent, advantages, updates."""
+    trainer = make_train(AutoReset(Echelon(config)), train)
+    rules, weights = jax.eval_shape(lambda: (sim_rules(config), reward_weights_of(train, config)))
+    params = EnvParams(rules=rules, rewards=weights, bank=abstract_bank(config, train.bank_size))
+    state = jax.eval_shape(trainer.init, jax.eval_shape(lambda: jax.random.key(0)), params)
+    facts = {
+        "rollout_steps": train.rollout_steps,
+        "updates_per_launch": train.updates_per_launch,
+        "epochs": train.epochs,
+        "minibatches": train.minibatches,
+        "network": train.network,
+        "bank_bytes": tree_bytes(params.bank),
+        "state_bytes": tree_bytes(state),
+    }
+    return Program(trainer.launch, (state, params), train.rollout_steps * train.updates_per_launch, facts)
+
+
+def make_program(name: str, config: EnvConfig, arenas: int, overrides: dict[str, Any]) -> Program:
+    """Return a program by its name, at so many arenas; `overrides` are fields of the training preset `gpu`.
+
+    Raises:
+        ValueError: for another name, or a field out of range.
+    """
+    if name not in NAMES:
+        raise ValueError(f"program must be one of {', '.join(NAMES)}, got {name!r}")
+    if name == "env":
+        return env_program(config, arenas)
+    train = TrainConfig.gpu(arenas=arenas, **overrides).validate()
+    return policy_program(config, train) if name == "policy" else train_program(config, train)
