@@ -1,4 +1,4 @@
-"""A policy as the checkpoint file of the original Echelon, and back (learning spec 2.2, 2.5, 3).
+"""A policy as the checkpoint file of the original Echelon, and back (docs/spec/learner.md 2.2, 2.5, 3).
 
 The observation normaliser is folded into the first layer. A block `echelon_jax`, which the original's loaders ignore, keeps
 the unfolded layer and the normaliser, so that our own file comes back bit for bit.
@@ -36,13 +36,13 @@ from echelon_jax.export.weights import (
     params_of,
     state_of,
 )
-from echelon_jax.learn.checkpoint import Policy
-from echelon_jax.learn.config import TrainConfig
-from echelon_jax.learn.distributions import LOG_STD_RANGE
-from echelon_jax.learn.features import Features, features_of
-from echelon_jax.learn.networks import OriginalNetwork
-from echelon_jax.learn.normalize import Moments, empty_moments
-from echelon_jax.learn.trainer import make_network
+from echelon_jax.policies.distributions import LOG_STD_RANGE
+from echelon_jax.policies.features import Features, features_of
+from echelon_jax.policies.normalize import Moments, empty_moments
+from echelon_jax.policies.original_network import OriginalNetwork
+from echelon_jax.policies.registry import make_network
+from echelon_jax.runs.checkpoint import Policy
+from echelon_jax.training.config import TrainConfig
 
 WIDTH = 128  # the original's loaders know no other
 NEARLY_DETERMINISTIC = -20.0  # log-std: the original can only sample, and does so within 2e-9
@@ -182,7 +182,7 @@ def _holdable(policy: Policy) -> OriginalNetwork:
 
 
 def original_env(config: EnvConfig) -> dict[str, Any]:
-    """Return a configuration as the original's `env_cfg`, every field present (spec 3)."""
+    """Return a configuration as the original's `env_cfg`, every field present (docs/spec/learner.md 3)."""
     world = _WORLD_ELSE | {theirs: getattr(config, ours) for theirs, ours in _WORLD.items()}
     game = {theirs: getattr(config, ours) for theirs, ours in _GAME.items()}
     return {"world": world, **game, **_GAME_ELSE}

@@ -13,8 +13,8 @@ import numpy as np
 
 from echelon_jax.config import EnvConfig
 from echelon_jax.env.layout import observation_layout
-from echelon_jax.env.layout_modern import observation_layout as modern_layout
-from echelon_jax.env.observations import SOUND_SCALE
+from echelon_jax.env.modern.layout import observation_layout as modern_layout
+from echelon_jax.env.original.observation import SOUND_SCALE
 from echelon_jax.env.state import EnvState
 from echelon_jax.parity.exchange import to_reference
 from echelon_jax.reference.vec import Vec
@@ -26,7 +26,7 @@ LOUDNESS_TOLERANCE = 1e-3
 
 
 def sight_in_float32(world: VoxelWorld, start: Vec, end: Vec) -> bool:
-    """Whether terrain leaves the view from `start` to `end` clear, by the walk of simulation spec 3.1 in float32."""
+    """Whether terrain leaves the view from `start` to `end` clear, by the walk of docs/spec/rules.md 3.1 in float32."""
     limits = world.size
     cell, goal, sign, border, apart = [], [], [], [], []
     for s, e in zip(np.array(start, np.float32), np.array(end, np.float32), strict=True):
