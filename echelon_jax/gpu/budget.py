@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import argparse
 import dataclasses
+import itertools
 import json
 import sys
 from pathlib import Path
@@ -42,7 +43,7 @@ class Budgeted:
 
 PROGRAMS = (
     Budgeted("environment, original rules, 256 arenas", "env", "original", 256),
-    Budgeted("modern policy, 256 arenas", "policy", "mended", 256),
+    Budgeted("modern policy, 256 arenas", "policy", "revised", 256),
 )
 
 
@@ -55,7 +56,7 @@ def risen(history: list[dict[str, Any]]) -> list[str]:
     """Return a sentence for every number of a history that an entry raises."""
     return [
         f"{number} rises from {before[number]} to {after[number]}"
-        for before, after in zip(history, history[1:], strict=False)
+        for before, after in itertools.pairwise(history)
         for number in NUMBERS
         if after[number] > before[number]
     ]

@@ -1,7 +1,7 @@
 """The cost model: how often each thunk runs in a launch, and what that costs under named assumptions (data/cost.json).
 
-All times are estimates. A kernel costs its overhead, or half of it plus the time of its bytes or products if that is more. A loop whose
-trip count is data asks the host once more than it iterates; a conditional asks once and is counted with its more expensive branch.
+All times are estimates. A kernel costs its overhead, or half of it plus the time of its bytes or products if that is more. A loop
+whose trip count is data asks the host once more than it iterates; a conditional asks once and counts as its more expensive branch.
 """
 
 from __future__ import annotations

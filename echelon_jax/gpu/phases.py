@@ -6,8 +6,8 @@ import collections
 
 from echelon_jax.gpu.thunks import Thunk
 
-# In order: the first row one of whose functions (or classes) is among a kernel's frames has it. Phases of the environment come first,
-# because they run inside the rollout that the trainer's functions make.
+# In order: the first row one of whose functions (or classes) is among a kernel's frames has it. Phases of the environment come
+# first, because they run inside the rollout that the trainer's functions make.
 PHASES: tuple[tuple[str, tuple[str, ...]], ...] = (
     ("noise", ("sample_noise",)),
     ("upkeep", ("upkeep",)),
@@ -21,7 +21,7 @@ PHASES: tuple[tuple[str, tuple[str, ...]], ...] = (
     ("reset", ("AutoReset",)),
     ("advantages", ("generalized_advantages",)),
     ("update", ("gradient_step", "loss_and_metrics", "take_sequences", "in_chunks")),
-    ("guard", ("settle", "judge", "finite_or_zero")),
+    ("guard", ("settle", "inspect_update", "finite_or_zero")),
     ("policy", ("ModernNetwork", "OriginalNetwork", "ModernModule", "Factored", "read")),
     ("rollout", ("collect",)),
 )
@@ -50,7 +50,7 @@ def _votes(thunk: Thunk) -> collections.Counter[str]:
 
 
 def attribute(thunks: list[Thunk]) -> None:
-    """Set the phase of every thunk: its own frames'; of a group without any, that of most it runs; else that of what surrounds it."""
+    """Set the phase of every thunk: its frames'; of a group without any, that of most it runs; else that of what is around it."""
 
     def own(thunk: Thunk) -> None:
         thunk.phase = phase_of(thunk.frames)

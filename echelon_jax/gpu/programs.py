@@ -1,4 +1,4 @@
-"""The programs that are compiled for a GPU: the environment's step, the policy's decision, the fused training launch.
+"""The programs that are compiled for a GPU: the environment's step, the policy's decision, the fused training call.
 
 The only place of this package that knows the trainer's modules.
 """
@@ -12,16 +12,18 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from echelon_jax.cli.plan import abstract_bank, reward_weights_of
 from echelon_jax.config import EnvConfig
 from echelon_jax.env.autoreset import AutoReset
 from echelon_jax.env.environment import Echelon
+from echelon_jax.env.shapes import abstract_bank, tree_bytes
 from echelon_jax.env.state import EnvParams
-from echelon_jax.learn.config import TrainConfig
-from echelon_jax.learn.normalize import empty_moments
-from echelon_jax.learn.rollout import read
-from echelon_jax.learn.trainer import make_network, make_train
+from echelon_jax.policies.features import read
+from echelon_jax.policies.normalize import empty_moments
+from echelon_jax.policies.registry import make_network
 from echelon_jax.sim.rules import sim_rules
+from echelon_jax.training.config import TrainConfig
+from echelon_jax.training.reward_weights import reward_weights
+from echelon_jax.training.trainer import make_train
 
 NAMES = ("env", "policy", "train")
 BANK = 64  # worlds that the environment alone draws from
@@ -44,17 +46,10 @@ class Program:
     facts: dict[str, Any]
 
 
-def tree_bytes(tree: Any) -> int:
-    """Return the bytes of all leaves."""
-    return sum(leaf.size * leaf.dtype.itemsize for leaf in jax.tree.leaves(tree))
-
-
 def env_program(config: EnvConfig, arenas: int) -> Program:
     """The step of an auto-resetting environment under given actions; the state is donated."""
     env = Echelon(config)
-    params = EnvParams(
-        rules=jax.eval_shape(lambda: sim_rules(config)), rewards=env.default_rewards(), bank=abstract_bank(config, BANK)
-    )
+    params = EnvParams(rules=sim_rules(config), rewards=env.default_rewards(), bank=abstract_bank(config, BANK))
     keys = jax.eval_shape(lambda: jax.random.split(jax.random.key(0), arenas))
     state, _ = jax.eval_shape(env.reset_batch, params, keys)
     actions = jax.ShapeDtypeStruct((arenas, config.num_mechs, config.action_size), jnp.float32)
@@ -86,21 +81,21 @@ def policy_program(config: EnvConfig, train: TrainConfig) -> Program:
 
 
 def train_program(config: EnvConfig, train: TrainConfig) -> Program:
-    """The fused launch: rollouts against the opponent, advantages, updates."""
+    """The fused call: rollouts against the opponent, advantages, updates."""
     trainer = make_train(AutoReset(Echelon(config)), train)
-    rules, weights = jax.eval_shape(lambda: (sim_rules(config), reward_weights_of(train, config)))
-    params = EnvParams(rules=rules, rewards=weights, bank=abstract_bank(config, train.bank_size))
+    bank = abstract_bank(config, train.bank_size)
+    params = EnvParams(rules=sim_rules(config), rewards=reward_weights(train, config), bank=bank)
     state = jax.eval_shape(trainer.init, jax.eval_shape(lambda: jax.random.key(0)), params)
     facts = {
         "rollout_steps": train.rollout_steps,
-        "updates_per_launch": train.updates_per_launch,
+        "updates_per_call": train.updates_per_call,
         "epochs": train.epochs,
         "minibatches": train.minibatches,
         "network": train.network,
         "bank_bytes": tree_bytes(params.bank),
         "state_bytes": tree_bytes(state),
     }
-    return Program(trainer.launch, (state, params), train.rollout_steps * train.updates_per_launch, facts)
+    return Program(trainer.run_updates, (state, params), train.rollout_steps * train.updates_per_call, facts)
 
 
 def make_program(name: str, config: EnvConfig, arenas: int, overrides: dict[str, Any]) -> Program:

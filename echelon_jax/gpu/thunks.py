@@ -1,7 +1,7 @@
 """What XLA will launch: its own listing of thunks (kernels, copies, loops, CUDA graphs), as a tree.
 
-XLA writes the listing into the dump directory (`--xla_dump_to`). In it a line is indented under what runs it; a loop's condition comes
-first, then `body:`, and a conditional has a list per branch.
+XLA writes the listing into the dump directory (`--xla_dump_to`). In it a line is indented under what runs it; a loop's condition
+comes first, then `body:`, and a conditional has a list per branch.
 """
 
 from __future__ import annotations
@@ -98,8 +98,8 @@ def read_names(text: str) -> dict[tuple[str, int], str]:
 def moved_bytes(instruction: Instruction, program: dict[str, Instruction]) -> float:
     """Return an estimate of the bytes that a kernel reads and writes.
 
-    What is written in place (scatters, updates of slices) moves three times its smaller operands. Otherwise it is the output and the
-    operands, of which one much larger than the output is gathered or sliced, so counts twice the output, but for reductions.
+    What is written in place (scatters, updates of slices) moves three times its smaller operands. Otherwise it is the output and
+    the operands, of which one much larger than the output is gathered or sliced, so counts twice the output, but for reductions.
     """
     small, large = 8 << 20, 40 << 20
     sizes = [program[name].output for name in instruction.operands if name in program]

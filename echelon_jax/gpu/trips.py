@@ -1,7 +1,7 @@
 """How often the loops iterate whose trip count is data: measured where the program runs, on the CPU, by counting them.
 
-While a step is traced, `jax.lax.while_loop` is replaced by one that carries a counter, which a callback reports. The speed of such a
-step says nothing; its numbers are those of the plain step.
+While a step is traced, `jax.lax.while_loop` is replaced by one that carries a counter, which a callback reports. The speed of such
+a step says nothing; its numbers are those of the plain step.
 """
 
 from __future__ import annotations

@@ -16,10 +16,11 @@ from echelon_jax.cli.configuration import page, read_configuration
 from echelon_jax.cli.errors import UsageError
 from echelon_jax.cli.fields import field_texts
 from echelon_jax.cli.main import main
-from echelon_jax.cli.plan import abstract_bank, known_rate, stacked_bytes
+from echelon_jax.cli.plan import known_rate, stacked_bytes
 from echelon_jax.cli.train import TrainCommand, TrainFlags
 from echelon_jax.config import EnvConfig
 from echelon_jax.env.environment import Echelon
+from echelon_jax.env.shapes import abstract_bank
 from echelon_jax.runs.description import describe
 from echelon_jax.training.config import REWARD_WEIGHTS, TrainConfig
 from echelon_jax.training.reward_weights import reward_weights
