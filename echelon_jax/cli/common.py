@@ -14,6 +14,7 @@ import tyro
 from echelon_jax.cli.errors import UsageError, checked
 from echelon_jax.cli.fields import given, override_flags
 from echelon_jax.config import RULE_SETS, SWITCHES, EnvConfig
+from echelon_jax.gpu.flags import set_gpu_flags
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -95,7 +96,9 @@ def machine_key() -> str:
 
 
 def set_up_jax(threads: int = 0) -> None:
-    """Choose XLA's thread number and a compilation cache; must run before the first computation.
+    """Choose XLA's thread number, its flags for a GPU and a compilation cache; must run before the first computation.
+
+    The flags are those of `echelon_jax.gpu.flags`, set only where JAX may find a GPU; XLA_FLAGS overrides each of them.
 
     Compiled programs are kept under ~/.cache/echelon-jax/xla/<machine>, so that a program compiled for one processor is never
     loaded on another; JAX_COMPILATION_CACHE_DIR chooses another place, JAX_ENABLE_COMPILATION_CACHE=false keeps none.
@@ -107,6 +110,7 @@ def set_up_jax(threads: int = 0) -> None:
         raise UsageError(f"threads must be a whole number from 0, got {threads}")
     if threads:
         os.environ["NPROC"] = str(threads)
+    set_gpu_flags()
     cache = Path(os.environ.get("XDG_CACHE_HOME", Path.home() / ".cache")) / "echelon-jax" / "xla" / machine_key()
     path = os.environ.setdefault("JAX_COMPILATION_CACHE_DIR", str(cache))
     least = os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "1")

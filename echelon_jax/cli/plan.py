@@ -16,6 +16,7 @@ from echelon_jax.env.autoreset import AutoReset
 from echelon_jax.env.environment import Echelon
 from echelon_jax.env.shapes import abstract_bank, tree_bytes
 from echelon_jax.env.state import EnvParams
+from echelon_jax.gpu.flags import described
 from echelon_jax.policies.network_size import network_size
 from echelon_jax.policies.registry import make_network
 from echelon_jax.runs.runner import calls_between_saves
@@ -144,6 +145,8 @@ def print_plan(
         table.add_row("expected time", "not known: no run of this game and these sizes under runs/")
     else:
         table.add_row("expected time", f"{steps / rate[0] / 60:.1f} min at {rate[0]:,.0f} steps/s, as in {rate[1]}")
+    for flag, why in described():
+        table.add_row("on a GPU", f"{flag} ({why})")
     table.add_section()
     for name, size in needs.items():
         table.add_row(f"memory: {name}", f"{size / 2**20:,.1f} MiB")

@@ -241,6 +241,6 @@ class Count:
         return self.trips[key] * self.decisions / self._alike[key], True
 
 
-def env_steps_per_second(arenas: int, decisions: int, microseconds: float) -> float:
+def decisions_per_second(arenas: int, decisions: int, microseconds: float) -> float:
     """Return the decisions of arenas per second of a launch that takes so long."""
     return arenas * decisions / microseconds * 1e6

@@ -12,7 +12,7 @@ from rich.console import Console
 from rich.table import Table
 
 from echelon_jax.gpu.compiler import Compiled, Request, compile_program
-from echelon_jax.gpu.cost import LEVELS, Cost, Count, Model, env_steps_per_second, loops_asking
+from echelon_jax.gpu.cost import LEVELS, Cost, Count, Model, decisions_per_second, loops_asking
 from echelon_jax.gpu.memory import read_scratch
 from echelon_jax.gpu.phases import attribute
 from echelon_jax.gpu.thunks import Dump, read_dump
@@ -48,7 +48,7 @@ def describe(
     phases = sorted(count.phases.items(), key=lambda row: -row[1].microseconds[1])
     total = count.total
     asking = [loop for loop in count.loops if loop.asks_host]
-    speeds = (env_steps_per_second(request.arenas, decisions, time) for time in total.microseconds)
+    speeds = (decisions_per_second(request.arenas, decisions, time) for time in total.microseconds)
     return {
         "target": request.target,
         "program": request.program,
@@ -68,7 +68,7 @@ def describe(
         "loops": [dataclasses.asdict(loop) for loop in count.loops],
         "estimate": {
             "what": ESTIMATE if model.measured is None else f"estimate, calibrated on {model.measured}",
-            "env_steps_per_second": dict(zip(LEVELS, speeds, strict=True)),
+            "decisions_per_second": dict(zip(LEVELS, speeds, strict=True)),
             "cost_model": model.source,
             "constants": {name: list(row) for name, row in model.microseconds.items()},
             "trip_counts": trips_from,
@@ -101,9 +101,9 @@ def print_report(report: Mapping[str, Any], console: Console | None = None) -> N
     """Print a report as tables, every estimate marked as one."""
     console = console or Console()
     table = Table(title=f"{report['program']} at {report['arenas']:,} arenas for {report['target']}, a decision step")
-    columns = ("kernels", "copies", "graph_nodes", "graph_starts", "host_launches", "host_checks")
-    for name in ("phase", *columns, "MB moved", "scratch MB", "us, estimate"):
-        table.add_column(name.replace("_", " "), justify="left" if name == "phase" else "right")
+    columns = {"kernels": "kernels", "copies": "copies", "host_launches": "by host", "host_checks": "checks"}
+    for name in ("phase", *columns.values(), "MB", "scratch", "us (estimate)"):
+        table.add_column(name, justify="left" if name == "phase" else "right", no_wrap=True)
 
     def row(name: str, part: Mapping[str, Any], scratch: str) -> None:
         times = " / ".join(_short(part["microseconds"][level]) for level in LEVELS)
@@ -115,6 +115,9 @@ def print_report(report: Mapping[str, Any], console: Console | None = None) -> N
     table.add_section()
     row("sum", report["total"], f"{report['memory_bytes']['temp'] / 2**20:,.1f}")
     console.print(table)
+    console.print(
+        "by host: launched by the host; checks: the host waits for a loop's end; MB moved; scratch in MiB; us: low / mid / high"
+    )
     memory = ", ".join(f"{name} {size / 2**20:,.1f}" for name, size in report["memory_bytes"].items() if size)
     console.print(f"compiled in {report['compile_seconds']:.0f} s with {' '.join(report['xla_flags'])}")
     console.print(f"memory, MiB: {memory}")
@@ -126,8 +129,9 @@ def print_report(report: Mapping[str, Any], console: Console | None = None) -> N
         if loop["asks_host"]:
             console.print(f"  asks the host: {loop['key']}, entered {_short(loop['entered'])} times a launch")
     estimate = report["estimate"]
-    speeds = estimate["env_steps_per_second"]
+    speeds = estimate["decisions_per_second"]
     console.print(
-        f"env-steps/s ({estimate['what']}): {speeds['high']:,.0f} to {speeds['low']:,.0f}, middle {speeds['mid']:,.0f}"
+        f"arena decisions a second of this program alone ({estimate['what']}): "
+        f"{speeds['high']:,.0f} to {speeds['low']:,.0f}, mid cost {speeds['mid']:,.0f}"
     )
     console.print(f"cost model: {estimate['cost_model']}; trip counts: {estimate['trip_counts']}")
