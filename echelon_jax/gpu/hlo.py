@@ -5,8 +5,9 @@ from __future__ import annotations
 import dataclasses
 import math
 import re
+from pathlib import Path
 
-PROJECT, HERE = "/echelon_jax/", "/echelon_jax/gpu/"
+PACKAGE = f"{Path(__file__).resolve().parents[1]}/"
 WIDTHS = {"pred": 1, "s8": 1, "u8": 1, "s16": 2, "u16": 2, "bf16": 2, "f16": 2, "s32": 4, "u32": 4, "f32": 4}
 WIDTHS |= {"s64": 8, "u64": 8, "f64": 8, "c64": 8}
 _SHAPE = re.compile(r"\b(" + "|".join(WIDTHS) + r")\[([\d,]*)\]")
@@ -48,6 +49,11 @@ class Instruction:
         return sum(WIDTHS[kind] * entries for kind, entries in self.arrays if kind != skip)
 
 
+def is_ours(file: str, package: str = PACKAGE) -> bool:
+    """Return whether a source file is one of the project's, those that only look at programs left out."""
+    return file.startswith(package) and not file.startswith(f"{package}gpu/")
+
+
 def _tables(text: str) -> dict[str, dict[int, str]]:
     """The tables of source positions that stand in front of a module."""
     found = {}
@@ -65,7 +71,8 @@ def _fields(text: str) -> dict[str, int]:
 class Frames:
     """From the number of a stack frame to the project's functions."""
 
-    def __init__(self, text: str) -> None:
+    def __init__(self, text: str, package: str = PACKAGE) -> None:
+        """Read the tables of a program; `package` is the project's directory when it was compiled."""
         tables = _tables(text)
         files, functions = tables["FileNames"], tables["FunctionNames"]
         self._parent: dict[int, int] = {}
@@ -75,8 +82,7 @@ class Frames:
         shift = 1 if frames.get(1, {}).get("parent_frame_id") == 1 else 0
         for number, row in frames.items():
             place = _fields(tables["FileLocations"][row["file_location_id"]])
-            file = files[place["file_name_id"]]
-            ours = PROJECT in file and HERE not in file
+            ours = is_ours(files[place["file_name_id"]].strip('"'), package)
             name = functions[place["function_name_id"]].strip('"').split(".<locals>")[0]
             self._own[number] = name if ours else None
             self._parent[number] = row.get("parent_frame_id", 0) - shift
@@ -93,9 +99,9 @@ class Frames:
         return self._known[number]
 
 
-def read_instructions(text: str) -> dict[str, Instruction]:
+def read_instructions(text: str, package: str = PACKAGE) -> dict[str, Instruction]:
     """Return the instructions of a program by name; XLA's names are unique within a module."""
-    frames = Frames(text)
+    frames = Frames(text, package)
     found: dict[str, Instruction] = {}
     for line in text.splitlines():
         match = _INSTRUCTION.match(line)

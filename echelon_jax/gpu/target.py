@@ -40,6 +40,11 @@ def wheel_directory() -> str | None:
     return os.environ.get(VARIABLE) or None
 
 
+def wanted(jaxlib: str) -> list[str]:
+    """Return the compiler's wheels for a version of jaxlib, as pip reads them."""
+    return [f"{name}=={jaxlib}" if name in OF_JAXLIB else name for name in WHEELS]
+
+
 def missing() -> str | None:
     """Return one sentence that says what the deviceless compile lacks and how to get it, or None if nothing."""
     own = wheel_directory()
@@ -48,11 +53,14 @@ def missing() -> str | None:
     for found in importlib.metadata.distributions(path=path):
         versions.setdefault(found.metadata["Name"].lower().replace("_", "-"), found.version)
     jaxlib = versions.get("jaxlib", "unknown")
-    wanted = [f"{name}=={jaxlib}" if name in OF_JAXLIB else name for name in WHEELS]
     wrong = [name for name in WHEELS if name not in versions or (name in OF_JAXLIB and versions[name] != jaxlib)]
     if not wrong:
         return None
     return (
         f"compiling for a GPU needs {', '.join(wrong)} beside jaxlib {jaxlib}: pip install --no-deps --target DIR "
-        f"{' '.join(wanted)}, then set {VARIABLE}=DIR (docs/gpu.md)"
+        f"{' '.join(wanted(jaxlib))}, then set {VARIABLE}=DIR (docs/gpu.md)"
     )
+
+
+if __name__ == "__main__":
+    print(" ".join(wanted(importlib.metadata.version("jaxlib"))))

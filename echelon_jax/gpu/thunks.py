@@ -11,9 +11,12 @@ import math
 import re
 from pathlib import Path
 
-from echelon_jax.gpu.hlo import Instruction, read_instructions
+from echelon_jax.gpu.hlo import PACKAGE, Instruction, read_instructions
 
-LISTING = "thunk_sequence_after_thunk_passes.txt"
+LISTINGS = (
+    "thunk_sequence_after_thunk_passes.txt",
+    "thunk_sequence.txt",
+)  # the first only where a pass changed something
 PRODUCTS = ("kGemm", "kCublasLtMatmul")
 KERNELS = (*PRODUCTS, "kCustomKernel", "kKernel", "kCustomCall", "kCuDnn", "kMemzero")
 KERNELS += ("kMemset32BitValue", "kCubSort", "kConvolution", "kFft", "kTriangularSolve", "kCholesky")
@@ -76,12 +79,13 @@ def listing_of(dump: Path) -> Path:
     Raises:
         UnknownListing: if there is none.
     """
-    found = sorted(dump.glob(f"*{LISTING}"), key=lambda path: path.stat().st_size)
-    if not found:
-        raise UnknownListing(
-            f"XLA wrote no listing of thunks ({LISTING}); this version of jaxlib is not known to this reader"
-        )
-    return found[-1]
+    for name in LISTINGS:
+        found = sorted(dump.glob(f"*.{name}"), key=lambda path: path.stat().st_size)
+        if found:
+            return found[-1]
+    raise UnknownListing(
+        f"XLA wrote no listing of thunks ({LISTINGS[-1]}): this reader does not know this version of jaxlib"
+    )
 
 
 def read_names(text: str) -> dict[tuple[str, int], str]:
@@ -184,19 +188,19 @@ class Dump:
     thunks: list[Thunk]
 
 
-def read_dump(dump: Path) -> Dump:
-    """Read XLA's dump directory.
+def read_dump(dump: Path, package: str = PACKAGE) -> Dump:
+    """Read XLA's dump directory; `package` is the project's directory when the program was compiled.
 
     Raises:
         UnknownListing: if it is not as XLA wrote it when this reader was made.
     """
     listing = listing_of(dump)
-    stem = listing.name.removesuffix("." + LISTING)
+    stem = listing.name.split(".thunk_sequence")[0]
     programs = list(dump.glob(f"{stem}*gpu_after_optimizations.txt"))
     metadata = dump / f"{stem}.thunk_metadata.txt"
     if len(programs) != 1 or not metadata.is_file():
         raise UnknownListing(f"XLA's dump lacks the program or the metadata of {stem}")
-    program = read_instructions(programs[0].read_text())
+    program = read_instructions(programs[0].read_text(), package)
     thunks = parse(listing.read_text(), read_names(metadata.read_text()), program)
     if not thunks:
         raise UnknownListing(f"XLA's listing of thunks of {stem} is empty")

@@ -22,7 +22,7 @@ from echelon_jax.config import EnvConfig
 from echelon_jax.env.autoreset import AutoReset
 from echelon_jax.env.environment import Echelon
 from echelon_jax.gpu.cost import loop_key
-from echelon_jax.gpu.hlo import HERE, PROJECT
+from echelon_jax.gpu.hlo import is_ours
 from echelon_jax.worldgen.bank import bank_seeds, generate_worlds
 
 WORLDS = 16
@@ -49,8 +49,7 @@ def caller_key() -> str:
     """Return the `loop_key` of whoever of the project is being traced."""
     names, frame = [], sys._getframe(1)
     while frame is not None:
-        file = frame.f_code.co_filename
-        if PROJECT in file and HERE not in file:
+        if is_ours(frame.f_code.co_filename):
             names.append(frame.f_code.co_qualname.split(".<locals>")[0])
         frame = frame.f_back  # type: ignore[assignment]
     return loop_key(reversed(names))
