@@ -28,8 +28,8 @@ $(VENV)/.cuda: pyproject.toml | $(BIN)/python
 # ECHELON_GPU_COMPILE must name, because beside JAX it would make every other process look for a GPU.
 GPU_COMPILE := .cache/gpu-compile
 gpu-compile: $(VENV)/.run
-	test -d $(GPU_COMPILE)/nvidia || $(BIN)/python -m pip install -q --no-deps --target $(GPU_COMPILE) \
-	  $$($(BIN)/python -m echelon_jax.gpu.target)
+	ECHELON_GPU_COMPILE=$(GPU_COMPILE) $(BIN)/python -m echelon_jax.gpu.target --check || \
+	  $(BIN)/python -m pip install -q --no-deps --upgrade --target $(GPU_COMPILE) $$($(BIN)/python -m echelon_jax.gpu.target)
 
 train: $(VENV)/.run
 	$(BIN)/python train.py --preset cpu $(TRAIN)

@@ -63,4 +63,6 @@ def missing() -> str | None:
 
 
 if __name__ == "__main__":
+    if "--check" in sys.argv[1:]:
+        sys.exit(0 if missing() is None else 1)
     print(" ".join(wanted(importlib.metadata.version("jaxlib"))))

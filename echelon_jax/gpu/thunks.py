@@ -18,8 +18,11 @@ LISTINGS = (
     "thunk_sequence.txt",
 )  # the first only where a pass changed something
 PRODUCTS = ("kGemm", "kCublasLtMatmul")
-KERNELS = (*PRODUCTS, "kCustomKernel", "kKernel", "kCustomCall", "kCuDnn", "kMemzero")
-KERNELS += ("kMemset32BitValue", "kCubSort", "kConvolution", "kFft", "kTriangularSolve", "kCholesky")
+KERNELS = (
+    *PRODUCTS,
+    *("kCustomKernel", "kKernel", "kCustomCall", "kCuDnn", "kMemzero", "kMemset32BitValue"),
+    *("kCubSort", "kConvolution", "kFft", "kTriangularSolve", "kCholesky"),
+)
 COPIES = ("kCopy",)
 GROUPS = ("kCommandBuffer", "kDynamicSliceFusion", "kSequential", "kAsyncStart", "kAsyncDone")
 _LINE = re.compile(r"^(\d+): (\w+)\s*(?:\[(.*?)\])?\s*(.*)$")
