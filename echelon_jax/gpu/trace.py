@@ -111,7 +111,7 @@ def trace_env(arenas: int, size: int, steps: int, rules: str, dump: Path | None)
         files = sorted(Path(place).rglob("*.trace.json.gz"))
         trace = json.loads(gzip.decompress(files[-1].read_bytes())) if files else {"traceEvents": []}
     events = kernel_events(trace)
-    program = read_instructions(compiled.as_text())
+    program = read_instructions(compiled.as_text() or "")
     phases = {name: phase_of(instruction.frames) for name, instruction in program.items()}
     phases |= phases_of_dump(dump) if dump is not None else {}
     by_phase = microseconds_by(events, phases)
