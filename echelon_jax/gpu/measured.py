@@ -39,7 +39,9 @@ def device_of(results: Mapping[str, Any]) -> str:
 
 
 def _around(mid: float) -> dict[str, float]:
-    return {"low": mid / SPREAD, "mid": mid, "high": mid * SPREAD}
+    return {
+        level: float(f"{mid * factor:.4g}") for level, factor in zip(LEVELS, (1 / SPREAD, 1.0, SPREAD), strict=True)
+    }
 
 
 def calibrated(cost: Mapping[str, Any], results: Mapping[str, Any]) -> dict[str, Any]:
@@ -60,7 +62,7 @@ def calibrated(cost: Mapping[str, Any], results: Mapping[str, Any]) -> dict[str,
     for row, name in [*rows, (new["flops_per_microsecond"], "flops_per_us")]:
         rate = float(result_of(results, "constants").get(name, 0.0))
         if rate > 0:
-            row.update({"low": rate * SPREAD, "mid": rate, "high": rate / SPREAD})  # a high rate is a low cost
+            row.update(dict(zip(LEVELS, reversed(_around(rate).values()), strict=True)))  # a high rate is a low cost
     new["measured"] = device_of(results)
     new["source"] = f"measured on {new['measured']} by tools/first_gpu.sh, {results.get('begun', 'undated')}"
     return new
@@ -135,7 +137,10 @@ def _training(results: Mapping[str, Any]) -> list[str]:
         ]
         for row in shown
     ]
-    text = f"Training, preset gpu, {len(curve)} calls in {results['steps']['train']['seconds']:.0f} s with compiling:"
+    preset = "smoke" if results.get("rehearsal") else "gpu"
+    text = (
+        f"Training, preset {preset}, {len(curve)} calls in {results['steps']['train']['seconds']:.0f} s with compiling:"
+    )
     return [text, "", *table(("env-steps", "env-steps/s", "win rate", "return per mech", "peak device MiB"), rows)]
 
 
