@@ -14,9 +14,9 @@ OVERHEADS = {
     "graph_kernel": ("constants", "kernel_us"),
     "graph": ("constants", "start_us"),
     "kernel": ("constants_no_graphs", "kernel_us"),
-    "host_check": ("constants", "check_us"),
-    "graph_check": ("constants_graphs", "check_us"),
 }
+# The check of a loop's end: step that measured an iteration, and what each of the two kernels in it costs there.
+CHECKS = {"host_check": ("constants", "kernel"), "graph_check": ("constants_graphs", "graph_kernel")}
 NOTHING = "-"
 
 
@@ -52,6 +52,11 @@ def calibrated(cost: Mapping[str, Any], results: Mapping[str, Any]) -> dict[str,
     new = copy.deepcopy(dict(cost))
     for constant, (step, name) in OVERHEADS.items():
         value = float(result_of(results, step).get(name, 0.0))
+        if value > 0:
+            new["microseconds"][constant].update(_around(value))
+    for constant, (step, kernel_name) in CHECKS.items():
+        iteration = float(result_of(results, step).get("iteration_us", 0.0))
+        value = iteration - 2.0 * new["microseconds"][kernel_name]["mid"]
         if value > 0:
             new["microseconds"][constant].update(_around(value))
     old_kernel, kernel = (data["microseconds"]["graph_kernel"]["mid"] for data in (cost, new))
