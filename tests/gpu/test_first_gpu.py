@@ -143,7 +143,7 @@ def test_measured_constants_replace_assumptions_and_the_model_reads_them(tmp_pat
     assert model.memory[0] > model.memory[1] > model.memory[2]
     copies = (model.microseconds["graph_copy"][1], old["microseconds"]["graph_copy"]["mid"])
     kernels = (2.0, old["microseconds"]["graph_kernel"]["mid"])
-    assert copies[0] / copies[1] == pytest.approx(kernels[0] / kernels[1])
+    assert copies[0] / copies[1] == pytest.approx(kernels[0] / kernels[1], rel=1e-3)  # four digits are kept
 
 
 def test_a_constant_that_was_not_measured_stays() -> None:
