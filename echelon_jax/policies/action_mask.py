@@ -15,9 +15,9 @@ from echelon_jax.config import EnvConfig
 from echelon_jax.env.interface import ALWAYS, NEVER, Condition, Rule
 from echelon_jax.env.interfaces import actions_of, observation_of
 from echelon_jax.rules.mechs import LIGHT, SCOUT
-from echelon_jax.rules.weapons import PRIMARY, SECONDARY, SPECIAL, TERTIARY, TRIGGERS
+from echelon_jax.rules.weapons import TRIGGER_NAMES, TRIGGERS
 
-WEAPON_TRIGGERS = {"primary": PRIMARY, "secondary": SECONDARY, "tertiary": TERTIARY, "special": SPECIAL}
+WEAPON_TRIGGERS = {name: trigger for trigger, name in TRIGGER_NAMES.items()}
 
 
 @cache

@@ -15,7 +15,7 @@ from jaxtyping import Array, Bool, Float32, Int32
 
 from echelon_jax.config import EnvConfig
 from echelon_jax.rules import constants as k
-from echelon_jax.rules.weapons import AUTOCANNON, FLAMER, GAUSS, LASER, MISSILE, PAINTER, SMOKE
+from echelon_jax.rules.weapons import BALLISTIC, HITSCAN, MISSILE, PAINTER, SMOKE, WEAPONS, Timer
 from echelon_jax.sim.effects import count_hit
 from echelon_jax.sim.ewar import quality, shutdown, strength
 from echelon_jax.sim.geometry import direction_if_far, is_leg_hit, rear_multiplier, team_masks
@@ -26,6 +26,7 @@ from echelon_jax.sim.rules import SimRules
 from echelon_jax.sim.state import Commands, Mechs, SimState, Tally
 from echelon_jax.sim.turns import NO_WEAPON, drawn_rows, triggers_pressed, turns
 from echelon_jax.sim.views import (
+    TIMER_FIELDS,
     Geometry,
     bury_and_look_again,
     bury_target,
@@ -36,6 +37,8 @@ from echelon_jax.sim.views import (
 )
 from echelon_jax.sim.widths import LoopWidths
 
+# Timers that hitscan weapons run on.
+_HITSCAN_TIMERS = tuple(timer for timer in Timer if any(WEAPONS[w].timer is timer for w in HITSCAN))
 # Where two mechs stand in the packed number of a turn, above five flags.
 _TARGET_SHIFT, _AIM_SHIFT, _MECH = 8, 16, 0xFF
 
@@ -87,7 +90,7 @@ def fire(
     rules: SimRules,
     state: SimState,
     commands: Commands,
-    heights: Float32[Array, "arenas mechs 2"],
+    heights: Float32[Array, "arenas mechs hitscan"],
     widths: LoopWidths,
     order: Int32[Array, "arenas mechs"] | None = None,
     wreck: Float32[Array, "arenas mechs"] | None = None,
@@ -95,7 +98,7 @@ def fire(
     """One firing phase.
 
     Args:
-        heights: hit-height draws of laser and flamer by shooter.
+        heights: hit-height draws by shooter and hitscan weapon.
         order: of firing, under fair_order.
         wreck: the wreck rolls where they are known beforehand.
     """
@@ -104,15 +107,21 @@ def fire(
     wanted = wanted_views(config, rules, state.mechs, fires, geometry)
 
     table = turns(config.num_packs)
-    hitscan_trigger = jnp.where(
-        jnp.asarray(table.hitscan == FLAMER), fires[FLAMER][:, table.mech], fires[LASER][:, table.mech]
-    )
-    height = jnp.where(jnp.asarray(table.hitscan == FLAMER), heights[:, table.mech, 1], heights[:, table.mech, 0])
-    kinetic_fires = fires[GAUSS] | fires[AUTOCANNON]
+    hitscan_trigger, height = fires[HITSCAN[0]][:, table.mech], heights[:, table.mech, 0]
+    for column, weapon in enumerate(HITSCAN[1:], 1):
+        here = jnp.asarray(table.hitscan == weapon)
+        hitscan_trigger = jnp.where(here, fires[weapon][:, table.mech], hitscan_trigger)
+        height = jnp.where(here, heights[:, table.mech, column], height)
+    kinetic_fires = fires[BALLISTIC[0]]
+    for weapon in BALLISTIC[1:]:
+        kinetic_fires = kinetic_fires | fires[weapon]
+    timers = np.array([_HITSCAN_TIMERS.index(WEAPONS[max(w, HITSCAN[0])].timer) for w in table.hitscan], np.int32)
     turn_inputs = {
         "mech": jnp.asarray(table.mech),
-        "flamer": jnp.asarray(table.hitscan == FLAMER),
+        "hitscan": jnp.asarray(np.maximum(table.hitscan, HITSCAN[0])),
+        "hitscan_timer": jnp.asarray(timers),
         "armed": jnp.asarray(table.hitscan != NO_WEAPON),
+        "begins_turn": jnp.asarray(table.begins_turn),
         "ends_turn": jnp.asarray(table.ends_turn),
         "kinetic": jnp.asarray(np.maximum(table.kinetic, 0)),
         "hitscan_trigger": hitscan_trigger.T,
@@ -203,18 +212,22 @@ def _hitscan(
     gate: Bool[Array, " arenas"],
     turn: dict[str, Array],
 ) -> tuple[Mechs, Tally, Int32[Array, " arenas"], Bool[Array, " arenas"], Bool[Array, " arenas"]]:
-    """A laser or flamer shot of one mech (docs/spec/rules.md 5.7).
+    """A shot of one mech with a hitscan weapon (docs/spec/rules.md 5.7).
 
     Returns also its target, whether it killed that, and whether the shooter was able to fire when its turn began.
     """
     n = config.num_mechs
-    i, flamer = turn["mech"], turn["flamer"]
+    i, weapon = turn["mech"], turn["hitscan"]
     enemies, same_pack = (jnp.asarray(t) for t in team_masks(config.num_packs))
     me = jnp.arange(n) == _across(i)
     # Shutdown is tested once before the laser, not again before the flamer (Q16).
-    gate = jnp.where(flamer, gate, _column(mechs.alive, i) & (_column(mechs.heat, i) <= rules.heat_cap[i]))
-    weapon = jnp.where(flamer, FLAMER, LASER)
-    cooldown = jnp.where(flamer, _column(mechs.kinetic_cooldown, i), _column(mechs.laser_cooldown, i))
+    able = _column(mechs.alive, i) & (_column(mechs.heat, i) <= rules.heat_cap[i])
+    gate = jnp.where(turn["begins_turn"], able, gate)
+    timers = {TIMER_FIELDS[timer]: turn["hitscan_timer"] == place for place, timer in enumerate(_HITSCAN_TIMERS)}
+    cooldown = _column(mechs.laser_cooldown, i)
+    for field, runs_on in timers.items():
+        if field != "laser_cooldown":
+            cooldown = jnp.where(runs_on, _column(getattr(mechs, field), i), cooldown)
     distance, bearing = _column(geometry.distance, i), _column(geometry.bearing, i)
     candidate = (
         enemies[i].reshape(-1, n)
@@ -243,9 +256,8 @@ def _hitscan(
     hp = mechs.hp - jnp.where(on_target, damage[:, None], 0.0)
     killed = shoots & (had - damage <= 0)  # a target is alive
     dead = on_target & killed[:, None]
-    transfer = jnp.where(flamer, k.FLAMER_HEAT_TRANSFER, k.LASER_HEAT_TRANSFER)
     heat = mechs.heat + jnp.where(by_me, _across(rules.weapon_heat[weapon]), 0.0)
-    heat = heat + jnp.where(on_target, _across(transfer), 0.0)
+    heat = heat + jnp.where(on_target, _across(rules.heat_transfer[weapon]), 0.0)
     direction, far = direction_if_far(own - centre)
     turned = on_target & far[:, None]
     assist = (shoots & bonus & (painter != i))[:, None] & (jnp.arange(n) == painter[:, None])
@@ -254,8 +266,10 @@ def _hitscan(
         leg_hp=mechs.leg_hp - jnp.where(on_target, leg_damage[:, None], 0.0),
         heat=heat,
         alive=mechs.alive & ~dead,
-        laser_cooldown=jnp.where(by_me & ~_across(flamer), rules.cooldown[LASER], mechs.laser_cooldown),
-        kinetic_cooldown=jnp.where(by_me & _across(flamer), rules.cooldown[FLAMER], mechs.kinetic_cooldown),
+        **{
+            field: jnp.where(by_me & _across(runs_on), _across(rules.cooldown[weapon]), getattr(mechs, field))
+            for field, runs_on in timers.items()
+        },
     )
     tally = tally.replace(
         took_damage=tally.took_damage + jnp.where(on_target, damage[:, None], 0.0),
