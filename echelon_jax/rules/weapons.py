@@ -160,6 +160,11 @@ def _check_row(w: Weapon) -> None:
             f"triggers of weapon {w.name} must map classes 0 to {len(CLASS_NAMES) - 1} to "
             f"{', '.join(f'{number} ({name})' for number, name in TRIGGER_NAMES.items())}, got {dict(w.triggers)}"
         )
+    if w.triggers.get(SCOUT) == SECONDARY:
+        raise ValueError(
+            f"triggers of weapon {w.name} must not be {SECONDARY} ({TRIGGER_NAMES[SECONDARY]}) for the scout, "
+            "which switches its electronic warfare with it"
+        )
     if w.kind not in (Kind.HOMING, Kind.SMOKE) and w.range > MAX_AIMED_RANGE:
         raise ValueError(f"range of weapon {w.name} must be at most {MAX_AIMED_RANGE:g} voxels, got {w.range}")
     if w.kind is Kind.SMOKE:

@@ -24,7 +24,7 @@ from echelon_jax.parity.recorded.golden import column_words, local_map, telemetr
 from echelon_jax.rules import materials as mat
 from echelon_jax.rules.mechs import HEAVY, MECH_CLASSES, SCOUT, roster
 from echelon_jax.rules.timers import decrements, moves
-from echelon_jax.rules.weapons import BALLISTIC, MISSILE, SMOKE, WEAPONS, barrel_of
+from echelon_jax.rules.weapons import BALLISTIC, HITSCAN, MISSILE, SMOKE, WEAPONS, barrel_of
 from echelon_jax.sim.noise import Noise, sample_noise
 from echelon_jax.sim.rules import sim_rules
 from echelon_jax.sim.slots import BARREL, TUBE, slots
@@ -350,7 +350,7 @@ def _actions(config: EnvConfig, rng: np.random.Generator) -> np.ndarray:
 
 def _noise(config: EnvConfig, rng: np.random.Generator) -> Noise:
     table, s, n = slots(config), config.substeps, config.num_mechs
-    height = rng.random((s, n, 2))
+    height = rng.random((s, n, len(HITSCAN)))
     height = np.where(rng.random(height.shape) < 0.3, height * 0.12, height)  # more leg hits than by chance
     noise = Noise(
         ams=rng.random((s, len(table.heavy), table.max_ring, config.num_packs)).astype(np.float32),
