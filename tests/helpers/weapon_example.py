@@ -9,7 +9,6 @@ from pathlib import Path
 import jax
 import jax.numpy as jnp
 import numpy as np
-from helpers.env_scenes import Scenes
 
 import echelon_jax
 from echelon_jax.agents.base import AgentParams
@@ -25,6 +24,7 @@ from echelon_jax.parity.fuzzing.recording import play_reference
 from echelon_jax.policies.action_mask import mask_rules, rule_holds
 from echelon_jax.rules.page import weapon_table
 from echelon_jax.rules.weapons import WEAPON_NAMES
+from helpers.env_scenes import Scenes
 
 CONFIG = EnvConfig.revised(size_x=60, size_y=60, num_packs=1, observation_mode="full")
 PULSE, RAIL = WEAPON_NAMES.index("pulse laser"), WEAPON_NAMES.index("rail gun")
