@@ -6,11 +6,12 @@ import dataclasses
 import math
 from typing import Any
 
+from echelon_jax.plugins import is_import_path
 from echelon_jax.rules.formation import formation_pitch, smallest_map, smallest_rows
 
 OBSERVATION_MODES = ("full", "partial")
 INTERFACE_FIELDS = ("observation", "actions", "reward")
-INTERFACES = ("original", "modern")  # what those may be
+INTERFACES = ("original", "modern")  # implementations of this package; env/interfaces.py looks them up
 RULE_SETS = ("original", "revised")
 # Rules of the original that are revised where the switch is on, as it is by default.
 SWITCHES = (
@@ -64,7 +65,7 @@ class EnvConfig:
         voxel_size_m: edge of a voxel in metres; scales gravity only.
         clearance_z: levels counted by the local obstacle map.
         spawn_without_overlap ... tie_is_draw: the revised rules, one switch each, on by default; see docs/differences.md.
-        observation, actions, reward: "modern" (the default) or "original".
+        observation, actions, reward: "modern" (the default), "original", or an import path (env/interface.py).
 
     Raises:
         ValueError: naming the field and its allowed values.
@@ -150,7 +151,9 @@ class EnvConfig:
         for field in ("target_selection", "ewar", "observation_control", "communication", *SWITCHES):
             _require(isinstance(getattr(self, field), bool), field, "true or false", getattr(self, field))
         for field in INTERFACE_FIELDS:
-            _require(getattr(self, field) in INTERFACES, field, f"one of {', '.join(INTERFACES)}", getattr(self, field))
+            value = getattr(self, field)
+            named = isinstance(value, str) and (value in INTERFACES or is_import_path(value))
+            _require(named, field, f"one of {', '.join(INTERFACES)} or an import path package.module:NAME", value)
         _require(
             _is_number(self.voxel_size_m) and self.voxel_size_m > 0,
             "voxel_size_m",
@@ -202,21 +205,9 @@ class EnvConfig:
         return 5 * self.num_packs
 
     @property
-    def action_size(self) -> int:
-        """Components of one mech's action: 9 base, 5 target preferences, 4 observation controls, the message.
-
-        Modern: 9 base, a target preference per hostile and one for none, 3 of EWAR, the message.
-        """
-        if self.actions == "modern":
-            return 13 + self.team_size + self.comm_dim
-        return 18 + self.comm_dim
-
-    @property
-    def observation_size(self) -> int:
-        """Entries of one mech's observation; modern: 31 for each other mech, 678 in planes, the rest about the mech itself."""
-        if self.observation == "modern":
-            return 145 + 31 * (self.num_mechs - 1) + 678 + 5 * self.comm_dim
-        return 549 + 5 * self.comm_dim
+    def counts_effective_damage(self) -> bool:
+        """Whether damage is also counted as the target's loss, which every reward but the original's may be paid by."""
+        return self.reward != "original"
 
     @property
     def decision_seconds(self) -> float:

@@ -18,7 +18,7 @@ from jaxtyping import Array, Bool, Float32, Int32, Key
 from echelon_jax.agents.base import AgentParams
 from echelon_jax.agents.sight import target_sight
 from echelon_jax.config import EnvConfig
-from echelon_jax.env.modern.actions import from_original
+from echelon_jax.env.interfaces import actions_of
 from echelon_jax.env.state import EnvParams, EnvState
 from echelon_jax.rules import constants as k
 from echelon_jax.rules.mechs import HEAVY, LIGHT, MEDIUM, SCOUT, roster
@@ -140,9 +140,8 @@ class Scripted:
             ],
             -1,
         )
-        if self.config.actions == "modern":
-            target, _ = self._nearest_enemy(state)
-            actions = from_original(self.config, actions, jnp.where(acts, target, -1))
+        target, _ = self._nearest_enemy(state)
+        actions = actions_of(self.config).from_original(self.config, actions, jnp.where(acts, target, -1))
         memory = jax.tree.map(
             lambda new, old: jnp.where(alive.reshape(alive.shape + (1,) * (new.ndim - 2)), new, old),
             memory,

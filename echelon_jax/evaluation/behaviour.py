@@ -14,9 +14,9 @@ import numpy as np
 from jaxtyping import Array, Bool, Float32, Int32
 
 from echelon_jax.config import EnvConfig
-from echelon_jax.env.actions import decide, sanitise
+from echelon_jax.env.actions import sanitise
 from echelon_jax.env.episode import zone_distance
-from echelon_jax.env.modern import actions as actions_modern
+from echelon_jax.env.interfaces import actions_of
 from echelon_jax.env.state import REWARD_COMPONENTS, EnvParams, EnvState, Step
 from echelon_jax.rules.mechs import CLASS_NAMES, LIGHT, MEDIUM, roster
 from echelon_jax.rules.weapons import (
@@ -218,8 +218,9 @@ def count_behaviour(
     sight = look_around(config, rules, was)
     fired = jnp.where(running[..., None], shots(config, was, after), 0.0)
     within = sight.reach | look_around(config, rules, now).reach
-    clean, _ = sanitise(config, actions)
-    commands = (actions_modern.decide if config.actions == "modern" else decide)(config, before, clean).commands
+    chosen = actions_of(config)
+    clean, _ = sanitise(config, chosen.layout(config), actions)
+    commands = chosen.decide(config, before, clean).commands
     pulls = jnp.stack([pulled(config, commands)[w] for w in range(len(WEAPON_NAMES))], -1)
     able = (alive & ~off)[..., None] & _ready(config, was) & jnp.asarray(_carried(config))
 

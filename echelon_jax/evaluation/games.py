@@ -79,7 +79,7 @@ def make_match(
     def begin(env_params: EnvParams, key: Key[Array, ""]) -> _Board:
         worlds = env_params.bank.seed.shape[0]
         index = jnp.repeat(jnp.arange(worlds, dtype=jnp.int32), 2)
-        state, step = env.reset_batch(env_params, jax.random.split(key, 2 * worlds), index)
+        state, step = env.reset_batch(jax.random.split(key, 2 * worlds), env_params, index)
         memories = a.init(env_params, state, team), b.init(env_params, state, team)
         none = no_behaviour(env.config, state)
         return _Board(state, step.observation, jnp.zeros_like(step.reward), none, *memories)
@@ -96,7 +96,7 @@ def make_match(
         )
         keys = jax.random.split(key_env, board.observation.shape[0])
         actions, before = all_rows(ours, theirs), board.state
-        state, step = env.step_batch(env_params, keys, before, actions)
+        state, step = env.step_batch(keys, before, actions, env_params)
 
         # How it was played.
         behaviour, sight, fired = count_behaviour(env.config, env_params, board.behaviour, before, actions, state, step)

@@ -18,6 +18,7 @@ import torch
 
 from echelon_jax import __version__
 from echelon_jax.config import EnvConfig
+from echelon_jax.env.interfaces import action_layout
 from echelon_jax.export.torch_files import write_whole
 from echelon_jax.export.torch_policy import (
     PolicyError,
@@ -228,9 +229,9 @@ def import_original(path: str | Path) -> Imported:
     features = features_of(env_config)
     hidden, size = state["encoder.0.weight"].shape
     actions, lstm = state["actor_mean.weight"].shape
-    if (size, actions) != (features.size, env_config.action_size):
+    if (size, actions) != (features.size, action_layout(env_config).size):
         raise ExportError(
-            f"env_cfg of {path} describes observations of {features.size} and actions of {env_config.action_size}, "
+            f"env_cfg of {path} describes observations of {features.size} and actions of {action_layout(env_config).size}, "
             f"its weights are made for {size} and {actions}"
         )
     block = found.get("echelon_jax")

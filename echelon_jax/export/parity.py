@@ -11,6 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from echelon_jax.config import EnvConfig
+from echelon_jax.env.interfaces import action_layout
 from echelon_jax.export.modern import head_columns
 from echelon_jax.export.weights import clip_of
 from echelon_jax.policies.distributions import SquashedGaussian
@@ -107,7 +108,7 @@ def factored_of(network: ModernNetwork, heads: Heads) -> Factored:
 def _log_prob(network: Any, heads: Heads, raw_action: Any) -> Any:
     if isinstance(network, ModernNetwork):
         return _factored_log_prob(factored_of(network, heads), raw_action)
-    return SquashedGaussian(jnp.asarray(heads["mean"]), jnp.asarray(heads["log_std"])).log_prob(raw_action)
+    return SquashedGaussian(jnp.asarray(heads["mean"]), jnp.asarray(heads["log_std"])).action_log_prob(raw_action)
 
 
 @jax.jit
@@ -130,7 +131,7 @@ def torch_steps(module: Any, observation: np.ndarray, done: np.ndarray, raw_acti
         return torch.as_tensor(np.array(array), dtype=like.dtype, device=like.device)
 
     h, c = module.initial_state(*done.shape[1:])
-    density = getattr(module, "head_log_prob", module.log_prob_of)
+    density = getattr(module, "head_action_log_prob", module.log_prob_of)
     rows: list[list[np.ndarray]] = []
     with torch.no_grad():
         for t in range(len(observation)):
@@ -216,6 +217,6 @@ def random_games(env_config: EnvConfig, steps: int, seed: int = 0) -> Play:
         seen.append(step.observation)
         boundaries.append(np.full(len(step.observation), begins))
         living.append(step.info["alive"])
-        step = env.step(rng.uniform(-1.0, 1.0, (len(step.observation), env_config.action_size)))
+        step = env.step(rng.uniform(-1.0, 1.0, (len(step.observation), action_layout(env_config).size)))
         over = step.episode_over
     return Play(np.stack(seen), np.stack(boundaries), np.stack(living))

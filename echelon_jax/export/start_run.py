@@ -13,6 +13,7 @@ from echelon_jax import __version__
 from echelon_jax.config import EnvConfig
 from echelon_jax.env.autoreset import AutoReset
 from echelon_jax.env.environment import Echelon
+from echelon_jax.env.interfaces import action_layout
 from echelon_jax.export.weights import ExportError, described
 from echelon_jax.policies.registry import make_network
 from echelon_jax.runs import checkpoint
@@ -32,7 +33,7 @@ def check_fits(policy: Policy, config: TrainConfig, env_config: EnvConfig) -> No
     network = make_network(config, env_config)
     ours = {
         "observation": network.features.size,
-        "action": env_config.action_size,
+        "action": action_layout(env_config).size,
         "hidden": config.hidden,
         "lstm": config.lstm,
     }

@@ -16,7 +16,8 @@ import safetensors.numpy
 import torch
 
 from echelon_jax import __version__
-from echelon_jax.env.layout import Layout, action_layout, observation_layout
+from echelon_jax.env.interfaces import action_layout, observation_layout
+from echelon_jax.env.layout import Layout
 from echelon_jax.export import torch_policy
 from echelon_jax.export.modern import modern_dimensions, modern_state_of, plan_of
 from echelon_jax.export.parity import jax_steps

@@ -60,17 +60,17 @@ class Acted(NamedTuple):
 
     Attributes:
         action: [*rows, actions] in [-1, 1].
-        log_prob: [*rows], log-density of the action (of the heads together).
-        value: [*rows], in the critic's units: (return - mean) / deviation.
+        log_prob: [*rows], log-prob of the action (of the heads together).
+        value: [*rows], in the critic's units (returns less their mean, over their deviation).
         state: the memory after this observation.
-        sample: the raw action: [*rows, actions] before tanh, or the heads' choices [*rows, samples].
+        raw_action: what the action was made of: [*rows, actions] before tanh, or the heads' choices [*rows, samples].
     """
 
     action: Tensor
     log_prob: Tensor
     value: Tensor
     state: State
-    sample: Tensor
+    raw_action: Tensor
 
 
 class BasePolicy(nn.Module):
@@ -102,15 +102,15 @@ class BasePolicy(nn.Module):
         return State(zeros, zeros.clone())
 
     def choose(self, heads: Sequence[Tensor], deterministic: bool, generator: torch.Generator | None) -> Tensor:
-        """Return a drawn raw action, or the likeliest one if `deterministic`."""
+        """Draw a raw action, or the likeliest where `deterministic`."""
         raise NotImplementedError
 
-    def action_of(self, sample: Tensor) -> Tensor:
-        """Return the environment's action [*rows, actions] of a sample."""
+    def action_of(self, raw_action: Tensor) -> Tensor:
+        """Return the environment's action [*rows, actions] of a raw action."""
         raise NotImplementedError
 
-    def log_prob_of(self, heads: Sequence[Tensor], sample: Tensor) -> Tensor:
-        """Return the log-density [*rows] of a sample's action."""
+    def log_prob_of(self, heads: Sequence[Tensor], raw_action: Tensor) -> Tensor:
+        """Return the log-prob [*rows] of a raw action's action."""
         raise NotImplementedError
 
     def _check(self, observation: Tensor) -> None:
@@ -130,7 +130,7 @@ class BasePolicy(nn.Module):
         deterministic: bool = False,
         generator: torch.Generator | None = None,
     ) -> Acted:
-        """Choose actions: drawn ones, or the means and the likeliest choices if `deterministic`.
+        """Choose actions: a drawn raw action, or where `deterministic` the means and the likeliest choices.
 
         Args:
             observation: [mechs, obs] of one team or [arenas, mechs, obs].
@@ -146,8 +146,8 @@ class BasePolicy(nn.Module):
         if done is None:
             done = torch.zeros(rows, dtype=torch.bool, device=observation.device)
         *heads, value, h, c = self(observation, h, c, done)
-        sample = self.choose(heads, deterministic, generator)
-        return Acted(self.action_of(sample), self.log_prob_of(heads, sample), value, State(h, c), sample)
+        raw_action = self.choose(heads, deterministic, generator)
+        return Acted(self.action_of(raw_action), self.log_prob_of(heads, raw_action), value, State(h, c), raw_action)
 
 
 class LSTMCell(nn.Module):
@@ -227,13 +227,13 @@ class OriginalPolicy(BasePolicy):
         mean, log_std = heads
         return mean if deterministic else mean + log_std.exp() * _normal(mean, generator)
 
-    def action_of(self, sample: Tensor) -> Tensor:
-        """Return tanh of a sample."""
-        return torch.tanh(sample)
+    def action_of(self, raw_action: Tensor) -> Tensor:
+        """Return tanh of a raw action."""
+        return torch.tanh(raw_action)
 
-    def log_prob_of(self, heads: Sequence[Tensor], sample: Tensor) -> Tensor:
-        """Return the log-density [*rows] of the action tanh(sample)."""
-        return log_prob(heads[0], heads[1], sample)
+    def log_prob_of(self, heads: Sequence[Tensor], raw_action: Tensor) -> Tensor:
+        """Return the log-prob [*rows] of the action tanh(raw_action)."""
+        return log_prob(heads[0], heads[1], raw_action)
 
 
 def _normal(like: Tensor, generator: torch.Generator | None) -> Tensor:
@@ -244,20 +244,20 @@ def _uniform(like: Tensor, generator: torch.Generator | None) -> Tensor:
     return torch.rand(like.shape, dtype=like.dtype, device=like.device, generator=generator)
 
 
-def log_det(sample: Tensor) -> Tensor:
-    """Return log(1 - tanh(sample)^2), finite for every finite sample."""
-    return 2.0 * (math.log(2.0) - sample - torch.logaddexp(-2.0 * sample, torch.zeros_like(sample)))
+def log_det(raw_action: Tensor) -> Tensor:
+    """Return log(1 - tanh(raw_action)^2), finite for every finite raw action."""
+    return 2.0 * (math.log(2.0) - raw_action - torch.logaddexp(-2.0 * raw_action, torch.zeros_like(raw_action)))
 
 
-def log_density(mean: Tensor, log_std: Tensor, sample: Tensor) -> Tensor:
-    """Return the log-density of each component of a Gaussian sample."""
-    z = (sample - mean) * torch.exp(-log_std)
+def gaussian_log_prob(mean: Tensor, log_std: Tensor, raw_action: Tensor) -> Tensor:
+    """Return the log-prob of each component of a Gaussian sample."""
+    z = (raw_action - mean) * torch.exp(-log_std)
     return -(0.5 * z * z + log_std + _HALF_LOG_TWO_PI)
 
 
-def log_prob(mean: Tensor, log_std: Tensor, sample: Tensor) -> Tensor:
-    """Return the log-density [*rows] of the action tanh(sample); finite for every finite sample."""
-    return (log_density(mean, log_std, sample) - log_det(sample)).sum(-1)
+def log_prob(mean: Tensor, log_std: Tensor, raw_action: Tensor) -> Tensor:
+    """Return the log-prob [*rows] of the action tanh(raw_action); finite for every finite raw action."""
+    return (gaussian_log_prob(mean, log_std, raw_action) - log_det(raw_action)).sum(-1)
 
 
 def sample_of(action: Tensor) -> Tensor:
@@ -435,7 +435,11 @@ class ModernLayers(nn.Module):
 class ModernPolicy(BasePolicy):
     """Other mechs as sets, maps embedded, an LSTM between LayerNorms, factored heads with masks, a critic that sees the team.
 
-    `plan` describes the parts of an observation and of an action in plain numbers from the card:
+    What an observation and an action are made of is in `plan`, plain numbers from the card: `shared` (start, number) of the map
+    planes that a team sees alike; in the rest, the mech's own part, `numbers` (runs start, stop), `sets` of slots, `planes`
+    and `alive` (runs); `heads` with their columns in raw actions and in action masks; `log_std` (low, high, middle of its range
+    before the squash), `legality` (see Legality), `action` (see action_of), and `classes`: where every mech class has layers of
+    its own, a rule per class by which a row says its class (a dead one says none and gets the first, unused).
 
     - `shared`: start and number of the entries of the map planes that a team's mechs see alike. The rest is the mech's own part.
     - `numbers`, `planes`, `alive`: runs (start, stop) in the own part; `sets`: its groups of slots.
@@ -550,7 +554,7 @@ class ModernPolicy(BasePolicy):
         return found
 
     def choose(self, heads: Sequence[Tensor], deterministic: bool, generator: torch.Generator | None) -> Tensor:
-        """Return a sample [*rows, samples], what is illegal left out: 0, or another choice."""
+        """Draw a raw action [*rows, samples], what is illegal left out: 0, or another choice."""
         drawn = []
         for head, (output, log_std, legal) in zip(self.heads, self.parts(heads).values()):
             if log_std is not None:
@@ -566,34 +570,34 @@ class ModernPolicy(BasePolicy):
                 drawn.append(score.argmax(-1, keepdim=True).to(output.dtype))
         return torch.cat(drawn, -1)
 
-    def head_log_prob(self, heads: Sequence[Tensor], sample: Tensor) -> Tensor:
-        """Return each head's log-probability [*rows, heads] of a sample; illegal components take no part."""
+    def head_action_log_prob(self, heads: Sequence[Tensor], raw_action: Tensor) -> Tensor:
+        """Return each head's log-probability [*rows, heads] of a raw action; illegal components take no part."""
         each = []
         for head, (output, log_std, legal) in zip(self.heads, self.parts(heads).values()):
-            x = sample[..., slice(*head["sample"])]
+            x = raw_action[..., slice(*head["sample"])]
             if head["kind"] == "categorical":
                 each.append(torch.log_softmax(_masked(output, legal), -1).gather(-1, x.long())[..., 0])
                 continue
             if log_std is not None:
-                density = log_density(output, log_std, x) - log_det(x)
+                density = gaussian_log_prob(output, log_std, x) - log_det(x)
             else:
                 density = x * output - torch.logaddexp(output, torch.zeros_like(output))
             each.append(torch.where(legal, density, torch.zeros_like(density)).sum(-1))
         return torch.stack(each, -1)
 
-    def log_prob_of(self, heads: Sequence[Tensor], sample: Tensor) -> Tensor:
-        """Return the log-probability [*rows] of a sample's action, all heads together."""
-        return self.head_log_prob(heads, sample).sum(-1)
+    def log_prob_of(self, heads: Sequence[Tensor], raw_action: Tensor) -> Tensor:
+        """Return the log-probability [*rows] of a raw action's action, all heads together."""
+        return self.head_action_log_prob(heads, raw_action).sum(-1)
 
-    def action_of(self, sample: Tensor) -> Tensor:
-        """Return the environment's action of a sample: the parts of the plan's `action` one after the other.
+    def action_of(self, raw_action: Tensor) -> Tensor:
+        """Return the environment's action of a raw action: the parts of the plan's `action` one after the other.
 
         Kinds: `tanh` of Gaussians; `sign`, 1 for a pulled trigger, else -1; `choice`, `on` for the chosen one of the numbers
         from `first` to `stop`, else `off`; `switch`, a trigger that a choice above 0 replaces by one of `levels`.
         """
         made = []
         for part in self.plan["action"]:
-            x = sample[..., slice(*part["sample"])]
+            x = raw_action[..., slice(*part["sample"])]
             if part["kind"] == "tanh":
                 made.append(torch.tanh(x))
             elif part["kind"] == "sign":
@@ -603,7 +607,7 @@ class ModernPolicy(BasePolicy):
                 chosen = (x == numbers).to(x.dtype)
                 made.append(part["off"] + (part["on"] - part["off"]) * chosen)
             else:
-                mode = sample[..., slice(*part["by"])]
+                mode = raw_action[..., slice(*part["by"])]
                 level = torch.zeros_like(mode)
                 for i, number in enumerate(part["levels"]):
                     level = level + number * (mode == i).to(x.dtype)

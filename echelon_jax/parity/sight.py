@@ -12,9 +12,7 @@ import math
 import numpy as np
 
 from echelon_jax.config import EnvConfig
-from echelon_jax.env.layout import observation_layout
-from echelon_jax.env.modern.layout import observation_layout as modern_layout
-from echelon_jax.env.original.observation import SOUND_SCALE
+from echelon_jax.env.interfaces import observation_layout, observation_of
 from echelon_jax.env.state import EnvState
 from echelon_jax.parity.exchange import to_reference
 from echelon_jax.reference.vec import Vec
@@ -76,8 +74,7 @@ def sight_entries_follow(config: EnvConfig, shown: np.ndarray, expected: np.ndar
     In the original observation these are `targeted` and the loudness of all four quadrants together. In the modern observation
     these are the line of sight to each other mech and the loudness of friends and of hostiles.
     """
-    modern = config.observation == "modern"
-    layout = modern_layout(config) if modern else observation_layout(config)
+    shown_by, layout = observation_of(config), observation_layout(config)
     bits = [e.offset for e in layout if e.name.split("/")[-1] in ("targeted", "line_of_sight")]
     if (expected[:, bits] != shown[:, bits]).any():
         return False
@@ -85,7 +82,7 @@ def sight_entries_follow(config: EnvConfig, shown: np.ndarray, expected: np.ndar
 
     def loudness(seen: np.ndarray) -> np.ndarray:
         entries = seen[:, heard].astype(np.float64)
-        total = entries / (1.0 - entries) if modern else np.expm1(entries * SOUND_SCALE)
+        total = shown_by.loudness(entries)
         return np.asarray(total.reshape(len(seen), -1, 4).sum(-1))
 
     return bool(np.allclose(loudness(shown), loudness(expected), rtol=LOUDNESS_TOLERANCE, atol=LOUDNESS_TOLERANCE))

@@ -10,7 +10,7 @@ import numpy as np
 from jaxtyping import Array, Bool, Float32, UInt8
 
 from echelon_jax.config import EnvConfig
-from echelon_jax.env.layout import observation_layout
+from echelon_jax.env.interfaces import observation_layout, observation_of
 from echelon_jax.policies.heads import Heads, heads_of
 from echelon_jax.policies.normalize import Moments, normalize
 from echelon_jax.policies.structure import structure_of
@@ -103,7 +103,7 @@ def features_of(config: EnvConfig, factored: bool = False) -> Features:
     The shared entries are the whole-map planes: the original's telemetry, or the modern planes that a team's mechs see alike.
     """
     layout = observation_layout(config)
-    shared = layout.block("shared_map" if config.observation == "modern" else "telemetry")
+    shared = layout.block(observation_of(config).reading.shared_block)
     continuous = tuple(bool(flag) for flag in layout.continuous)
     whole = Features(layout.size, shared.start, shared.stop - shared.start, continuous)
     if not factored:

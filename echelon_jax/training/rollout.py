@@ -28,16 +28,16 @@ class BatchEnv(Protocol):
         """The sizes of an arena."""
         ...
 
-    def reset_batch(self, params: EnvParams, keys: Key[Array, " arenas"]) -> tuple[Any, Step]:
+    def reset_batch(self, keys: Key[Array, " arenas"], params: EnvParams) -> tuple[Any, Step]:
         """Return fresh arenas."""
         ...
 
     def step_batch(
         self,
-        params: EnvParams,
         keys: Key[Array, " arenas"],
         state: Any,
         actions: Float32[Array, "arenas mechs actions"],
+        params: EnvParams,
     ) -> tuple[Any, Step]:
         """Step all arenas and reset those that ended."""
         ...
@@ -74,8 +74,8 @@ class Rollout(flax.struct.PyTreeNode):
 def begin(
     env: BatchEnv, opponent: Agent, network: Network, env_params: EnvParams, arenas: int, key: Key[Array, ""]
 ) -> RunnerState:
-    """Return the runner state at the first decision of fresh arenas."""
-    env_state, step = env.reset_batch(env_params, jax.random.split(key, arenas))
+    """Return actors at the first decision of fresh arenas."""
+    env_state, step = env.reset_batch(jax.random.split(key, arenas), env_params)
     team = env.config.team_size
     return RunnerState(
         env_state=env_state,
@@ -136,7 +136,7 @@ def collect(
         actions = all_rows(distribution.action(raw_action), opponent_rows(theirs))
 
         # The world moves on; ended arenas start again.
-        env_state, step = env.step_batch(env_params, jax.random.split(env_key, arenas), runner_state.env_state, actions)
+        env_state, step = env.step_batch(jax.random.split(env_key, arenas), runner_state.env_state, actions, env_params)
         terminated, truncated = learner_rows(step.terminated), learner_rows(step.truncated)
         alive = runner_state.alive
         reward = learner_rows(step.reward)

@@ -23,6 +23,7 @@ from echelon_jax.agents.base import Agent, AgentParams
 from echelon_jax.agents.random import RandomAgent
 from echelon_jax.agents.scripted import Scripted
 from echelon_jax.config import EnvConfig
+from echelon_jax.env.interfaces import reward_of
 from echelon_jax.env.state import EnvParams
 from echelon_jax.policies.features import Features, Observation
 from echelon_jax.policies.network import Network, Params
@@ -126,7 +127,7 @@ def make_train(env: BatchEnv, config: TrainConfig, opponent: Agent | None = None
     optimizer = ppo.make_optimizer(config.max_grad_norm)
     clip = config.observation_clip or None
     # The modern reward pays the game's result when time runs out as well; a value on top of it would pay twice.
-    paid_at_time_up = env_config.reward == "modern"
+    paid_at_time_up = reward_of(env_config).pays_at_time_up
     # It pays the dead their share of the result too. With a critic that knows what a dead mech's team is worth, a death can pass
     # that on to the decisions before it; otherwise a mech answers for nothing after its death.
     through_death = paid_at_time_up and network.values_the_dead and config.after_death > 0

@@ -118,7 +118,7 @@ def stepper(config: EnvConfig) -> Stepper:
     env = Echelon(config)
     # A step never reads the bank of worlds.
     params = EnvParams(rules=sim_rules(config), rewards=original_rewards(), bank=None)  # type: ignore[arg-type]
-    return jax.jit(lambda state, actions, noise: env.step_batch_with_noise(params, state, actions, noise))
+    return jax.jit(lambda state, actions, noise: env.step_batch_with_noise(noise, state, actions, params))
 
 
 def _padded(ts: Sequence[int], width: int) -> list[int]:
