@@ -1,6 +1,6 @@
-"""The meaning of every metric of a run, by name; `*` stands for one part of a name. This makes the page:
+"""The meaning of every metric of a run, by name; `*` stands for one part of a name.
 
-    python -m echelon_jax.runs.metric_names > docs/metrics.md
+`python -m echelon_jax.runs.metric_names > docs/metrics.md` makes the page.
 """
 
 from __future__ import annotations
@@ -14,13 +14,13 @@ MEANINGS: dict[str, dict[str, str]] = {
     "Progress, speed and memory": {
         "update": "updates done; the axis of all curves",
         "env_steps": "decisions of whole arenas since the run began",
-        "env_steps_per_second": "over the time from the end of the call before to the end of this one, which includes saving and reporting",
+        "env_steps_per_second": "over the time between the ends of two calls, which includes saving and reporting",
         "env_steps_per_cpu_second": "the same per second of processor time of all threads together",
-        "seconds/call": "wall time from the end of the call before to the end of this one",
+        "seconds/call": "wall time between the ends of two calls",
         "seconds/compile": "time to compile the training program, or to load it from the compilation cache",
         "seconds/rollout": "time of one rollout alone, measured once before training with `--time-parts`; null without that flag, "
         "because a call is one fused program",
-        "seconds/update": "time of one update without its rollout: the call per update minus `seconds/rollout`; with `--time-parts`",
+        "seconds/update": "time of one update without its rollout: `seconds/call` per update minus `seconds/rollout`",
         "memory/host_mb": "memory of the process, MiB",
         "memory/device_mb": "largest memory of the device so far, MiB; null on the CPU, which does not report it",
     },
@@ -95,7 +95,8 @@ def page() -> str:
     lines = [
         "# Metrics",
         "",
-        "`RUN/metrics.jsonl` has one line per call. `RUN/tensorboard/` has the same numbers, and with `--wandb PROJECT` so has Weights & Biases.",
+        "`RUN/metrics.jsonl` has one line per call. `RUN/tensorboard/` has the same numbers, and so has Weights & Biases "
+        "with `--wandb PROJECT`.",
         "The device adds up. Every rate is a quotient of two sums, and null if there is nothing to divide by.",
         "The metrics of a call are fetched as one small transfer while the next call runs. `*` stands for a part of a name.",
         "This page is made by `python -m echelon_jax.runs.metric_names`.",

@@ -29,9 +29,10 @@ class TreeError(Exception):
 
 
 def to_flat(tree: Any) -> Flat:
-    """Return the leaves by path as copies on the host. Random keys become their data; empty arrays cannot be stored and are left out.
+    """Return the leaves by path as copies on the host. Random keys become their data.
 
-    They are copies, because a view of a donated buffer would change during the write.
+    Empty arrays cannot be stored and are left out. The leaves are copies, because a view of a donated buffer would change
+    during the write.
     """
     raw = {name: jax.random.key_data(leaf) if _is_key(leaf) else leaf for name, leaf in _named(tree).items()}
     return {name: np.array(leaf) for name, leaf in raw.items() if leaf.size}
