@@ -1,4 +1,4 @@
-"""Static configuration of an arena: sizes, clock and switches. Frozen and hashable; a different value is a new compile."""
+"""Static configuration of an arena: sizes, clock and switches. It is hashable, and another value compiles another program."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from echelon_jax.rules.formation import formation_pitch, smallest_map, smallest_
 
 OBSERVATION_MODES = ("full", "partial")
 INTERFACE_FIELDS = ("observation", "actions", "reward")
-INTERFACES = ("original", "modern")  # what those may be
+INTERFACES = ("original", "modern")  # implementations of this package; env/interfaces.py looks them up
 RULE_SETS = ("original", "revised")
 # Rules of the original that are revised where the switch is on, as it is by default.
 SWITCHES = (
@@ -90,9 +90,9 @@ class EnvConfig:
     terrain_on_small_maps: bool = field(True, "Small maps keep their terrain.")
     corridors_complete: bool = field(True, "Lanes are carved up to the map's low edges.")
     tie_is_draw: bool = field(True, "Equal scores are decided by hit points, then a draw.")
-    observation: str = field("modern", "Observation vector.", choices=INTERFACES)
-    actions: str = field("modern", "Action vector.", choices=INTERFACES)
-    reward: str = field("modern", "Reward (docs/rewards.md).", choices=INTERFACES)
+    observation: str = field("modern", "Observation vector.", choices=INTERFACES, importable=True)
+    actions: str = field("modern", "Action vector.", choices=INTERFACES, importable=True)
+    reward: str = field("modern", "Reward (docs/rewards.md).", choices=INTERFACES, importable=True)
 
     def __post_init__(self) -> None:
         make_plain(self)
@@ -136,21 +136,9 @@ class EnvConfig:
         return 5 * self.num_packs
 
     @property
-    def action_size(self) -> int:
-        """Components of one mech's action: 9 base, 5 target preferences, 4 observation controls, the message.
-
-        Modern: 9 base, a target preference per hostile and one for none, 3 of EWAR, the message.
-        """
-        if self.actions == "modern":
-            return 13 + self.team_size + self.comm_dim
-        return 18 + self.comm_dim
-
-    @property
-    def observation_size(self) -> int:
-        """Entries of one mech's observation; modern: 31 for each other mech, 678 in planes, the rest about the mech itself."""
-        if self.observation == "modern":
-            return 145 + 31 * (self.num_mechs - 1) + 678 + 5 * self.comm_dim
-        return 549 + 5 * self.comm_dim
+    def counts_effective_damage(self) -> bool:
+        """Whether damage is also counted as the target's loss, which every reward but the original's may be paid by."""
+        return self.reward != "original"
 
     @property
     def decision_seconds(self) -> float:

@@ -15,6 +15,8 @@ from typing import Any, TypeVar
 
 import numpy as np
 
+from echelon_jax.plugins import is_import_path
+
 MAX_WHOLE = 2**31 - 1  # counters are int32 on the device
 MAX_SEED = 2**32 - 1  # a PRNG key holds 32 bits of its seed: a larger seed would silently draw what a smaller one does
 
@@ -31,11 +33,13 @@ class Allowed:
     above: float | None = None
     choices: tuple[str, ...] = ()
     optional: bool = False  # whether None is allowed, for "the default of something else"
+    importable: bool = False  # whether `package.module:Name`, a user's own, is allowed besides the choices
 
     def words(self) -> str:
         """The allowed values in words, as they stand after "must be"."""
         if self.choices:
-            return f"one of {', '.join(self.choices)}"
+            own = " or an import path package.module:Name" if self.importable else ""
+            return f"one of {', '.join(self.choices)}{own}"
         if self.kind is bool:
             return "true or false"
         if self.kind is str:
@@ -52,7 +56,8 @@ class Allowed:
         if value is None:
             return self.optional
         if self.kind in (bool, str):
-            return isinstance(value, self.kind) and (not self.choices or value in self.choices)
+            own = self.importable and isinstance(value, str) and is_import_path(value)
+            return isinstance(value, self.kind) and (not self.choices or value in self.choices or own)
         if isinstance(value, bool) or not isinstance(value, int if self.kind is int else (int, float)):
             return False
         # A whole number may be too large for a float, so that isfinite is asked of floats alone.
@@ -71,17 +76,19 @@ def field(
     high: float | None = None,
     above: float | None = None,
     choices: Sequence[str] = (),
+    importable: bool = False,
 ) -> Any:
     """A dataclass field with its description and its allowed values; used as `name: int = field(3, "...", low=1)`.
 
-    Arguments:
+    Args:
         default: the value where nothing else is given.
         help: one or two sentences in the words of the field.
         low, high: inclusive bounds of a number; a whole number is never above `MAX_WHOLE` unless `high` says so.
         above: an exclusive lower bound instead of `low`.
         choices: all values that a text may have.
+        importable: whether a text may also be an import path, `package.module:Name`.
     """
-    told = {"help": help, "low": low, "high": high, "above": above, "choices": tuple(choices)}
+    told = {"help": help, "low": low, "high": high, "above": above, "choices": tuple(choices), "importable": importable}
     return dataclasses.field(default=default, metadata=told)
 
 

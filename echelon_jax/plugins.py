@@ -18,7 +18,7 @@ def is_import_path(name: str) -> bool:
 def load(name: str, field: str) -> Any:
     """Return the object that `package.module:Name` names; modules in the working directory are found too.
 
-    Arguments:
+    Args:
         name: the import path.
         field: the configuration field that holds it, for the error's sentence.
 

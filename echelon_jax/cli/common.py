@@ -1,23 +1,16 @@
-"""What the commands share: the game's flags, the machine's set-up before JAX is imported, a table of games."""
+"""What the commands share: the flags of the game, and the set-up of JAX before anything is computed."""
 
 from __future__ import annotations
 
 import dataclasses
-import hashlib
-import os
-import platform
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import tyro
 
+from echelon_jax import jax_setup
 from echelon_jax.cli.errors import UsageError, checked
 from echelon_jax.cli.fields import given, override_flags
 from echelon_jax.config import INTERFACE_FIELDS, RULE_SETS, SWITCHES, EnvConfig
-from echelon_jax.machine import cache_folder, require_device
-
-if TYPE_CHECKING:
-    from rich.table import Table
 
 OLD_RULE_SETS = {"mended": "revised"}  # names that earlier versions had
 EnvFlags: Any = override_flags(EnvConfig, "EnvFlags", ("num_packs", "observation_mode", *INTERFACE_FIELDS))
@@ -46,7 +39,7 @@ class GameFlags:
     def config(self, default_size: int, base: dict[str, Any] | None = None) -> EnvConfig:
         """The configuration that these flags ask for.
 
-        Arguments:
+        Args:
             default_size: edge of the map where nothing says otherwise.
             base: fields of a saved configuration, which the flags override; without it the rule set's.
 
@@ -68,92 +61,10 @@ class GameFlags:
         return checked(EnvConfig, **fields)
 
 
-def machine_key() -> str:
-    """A short name of what compiled programs depend on: architecture and instruction set of this machine's processor."""
-    try:
-        lines = Path("/proc/cpuinfo").read_text().splitlines()
-    except OSError:
-        lines = []
-    told = [next((line for line in lines if line.startswith(word)), "") for word in ("model name", "flags", "Features")]
-    told.append(platform.processor())
-    return f"{platform.machine()}-{hashlib.sha256(repr(told).encode()).hexdigest()[:10]}"
-
-
 def set_up_jax(threads: int = 0) -> None:
-    """Choose XLA's thread number and a compilation cache; must run before the first computation.
-
-    Compiled programs are kept under ~/.cache/echelon-jax/xla/<machine>, so that a program compiled for one processor is never
-    loaded on another; JAX_COMPILATION_CACHE_DIR chooses another place, JAX_ENABLE_COMPILATION_CACHE=false keeps none.
-
-    Arguments:
-        threads: XLA's CPU threads; 0 leaves the choice to XLA.
+    """Set JAX up for this machine (`jax_setup.set_up_jax`); must run before the first computation.
 
     Raises:
-        UsageError: a number of threads below 0, or no device that JAX can compute on as the game needs it.
+        UsageError: threads is below 0.
     """
-    if threads < 0:
-        raise UsageError(f"threads must be a whole number from 0, got {threads}")
-    if threads:
-        os.environ["NPROC"] = str(threads)
-    cache = cache_folder()
-    if cache is not None:
-        os.environ.setdefault("JAX_COMPILATION_CACHE_DIR", str(cache / "echelon-jax" / "xla" / machine_key()))
-    least = os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "1")
-    import jax
-
-    # JAX has read its environment already where it was imported before.
-    if "JAX_COMPILATION_CACHE_DIR" in os.environ:
-        jax.config.update("jax_compilation_cache_dir", os.environ["JAX_COMPILATION_CACHE_DIR"])
-    jax.config.update("jax_persistent_cache_min_compile_time_secs", float(least))
-    checked(require_device)
-
-
-def games_table(title: str, rows: dict[str, dict[str, float | int]]) -> Table:
-    """A table of evaluation results: one row per opponent, own numbers against theirs, per game."""
-    from rich.table import Table
-
-    table = Table(title=title)
-    for name in ("opponent", "games", "win rate", "95 % interval", "W/D/L", "zone share", "kills", "damage", "seconds"):
-        table.add_column(name, justify="left" if name == "opponent" else "right")
-    for opponent, s in rows.items():
-        table.add_row(
-            opponent,
-            f"{s['games']}",
-            f"{s['win_rate']:.0%}",
-            f"{s['win_rate_low']:.0%} to {s['win_rate_high']:.0%}",
-            f"{s['wins']}/{s['draws']}/{s['losses']}",
-            f"{s['zone_share']:.0%}",
-            f"{s['kills_own']:.1f} : {s['kills_other']:.1f}",
-            f"{s['damage_own']:.0f} : {s['damage_other']:.0f}",
-            f"{s['length_seconds']:.0f}",
-        )
-    return table
-
-
-def behaviour_table(rows: dict[str, dict[str, Any]]) -> Table:
-    """A table of how the games were played: one row per opponent and side."""
-    from rich.table import Table
-
-    table = Table(title="how they were played (docs/evaluation.md)")
-    columns = {
-        "time in zone": lambda b: b["zone"]["in_zone"],
-        "first there": lambda b: b["zone"]["first_seconds"],
-        "gun shots in reach": lambda b: b["gun_shots_in_reach"],
-        "chances taken": lambda b: b["chances_taken"],
-        "heat": lambda b: b["heat"]["mean"],
-        "over cap": lambda b: b["heat"]["over_cap"],
-        "vents hot": lambda b: b["heat"]["vents_when_hot"],
-        "vents cool": lambda b: b["heat"]["vents_when_cool"],
-    }
-    table.add_column("side")
-    for name in columns:
-        table.add_column(name, justify="right")
-    for opponent, row in rows.items():
-        for side, whose in ((f"against {opponent}", "own"), (f"{opponent}", "other")):
-            values = {name: read(row["behaviour"][whose]) for name, read in columns.items()}
-            shown = [
-                "-" if value is None else f"{value:.1f} s" if name == "first there" else f"{value:.0%}"
-                for name, value in values.items()
-            ]
-            table.add_row(side, *shown)
-    return table
+    checked(jax_setup.set_up_jax, threads)

@@ -6,11 +6,11 @@ import dataclasses
 import json
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import tyro
 
-from echelon_jax.cli.common import behaviour_table, games_table, set_up_jax
+from echelon_jax.cli.common import set_up_jax
 from echelon_jax.cli.errors import UsageError, checked
 from echelon_jax.fields import check_seed
 from echelon_jax.terminal import PlainConsole
@@ -18,7 +18,6 @@ from echelon_jax.terminal import PlainConsole
 if TYPE_CHECKING:
     from echelon_jax.evaluation.matches import Evaluation
     from echelon_jax.evaluation.recording import Recorder
-    from echelon_jax.runs.checkpoint import Policy
 
 
 @dataclasses.dataclass(frozen=True)
@@ -95,6 +94,8 @@ class EvaluateCommand:
         if self.json:
             print(json.dumps(result.report(), indent=1))
         else:
+            from echelon_jax.evaluation.tables import behaviour_table, games_table
+
             console = PlainConsole()
             console.print(games_table(f"{self.policy} at update {result.update}", result.against))
             console.print(behaviour_table(result.against))
@@ -138,35 +139,3 @@ def show_progress(opponent: str, done: int, total: int) -> None:
     """Show how many games are finished, on a terminal only."""
     if sys.stderr.isatty():
         print(f"\r{opponent}: {done} of {total} games", end="" if done < total else "\n", file=sys.stderr, flush=True)
-
-
-def evaluate_policy(
-    policy: Policy,
-    opponent: str,
-    other: Policy | None = None,
-    *,
-    games: int = 200,
-    arenas: int = 100,
-    seed: int = 0,
-    fire_probability: float = 1.0,
-    deterministic: bool = False,
-    show_progress: bool = False,
-) -> dict[str, Any]:
-    """Play `games` paired games of a policy against one opponent and return what `matches.evaluate` says of them."""
-    from echelon_jax.evaluation.matches import evaluate
-
-    result = evaluate(
-        policy,
-        opponent if other is None else other,
-        games=games,
-        arenas=min(arenas, games),
-        seed=seed,
-        fire_probability=fire_probability,
-        deterministic=deterministic,
-        progress=_SHOW if show_progress else None,
-    )
-    [summary] = result.against.values()
-    return summary
-
-
-_SHOW = show_progress

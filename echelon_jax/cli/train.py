@@ -10,7 +10,7 @@ from typing import Any
 
 import tyro
 
-from echelon_jax.cli.common import GameFlags, behaviour_table, games_table, set_up_jax
+from echelon_jax.cli.common import GameFlags, set_up_jax
 from echelon_jax.cli.configuration import read_configuration
 from echelon_jax.cli.errors import UsageError, checked
 from echelon_jax.cli.fields import given, override_flags
@@ -169,17 +169,16 @@ class TrainCommand:
     def _evaluate(self, run_dir: Path, seed: int) -> None:
         import json
 
-        from echelon_jax.cli.evaluate import evaluate_policy
+        from echelon_jax.cli.evaluate import show_progress
+        from echelon_jax.evaluation.matches import evaluate
+        from echelon_jax.evaluation.tables import behaviour_table, games_table
         from echelon_jax.runs.checkpoint import load_policy
         from echelon_jax.terminal import PlainConsole
 
         policy, console = load_policy(run_dir), PlainConsole()
         console.print(f"Playing {self.eval_games} evaluation games on maps that training never saw ...")
-        results = {}
-        for name in ("scripted", "random"):
-            results[name] = evaluate_policy(
-                policy, name, games=self.eval_games, arenas=self.eval_games, seed=seed, show_progress=True
-            )
+        opponents, games = ("scripted", "random"), self.eval_games
+        results = evaluate(policy, opponents, games=games, arenas=games, seed=seed, progress=show_progress).against
         (run_dir / "evaluation.json").write_text(json.dumps(results, indent=1))
         console.print(games_table(f"{run_dir} after update {policy.update}", results))
         console.print(behaviour_table(results))

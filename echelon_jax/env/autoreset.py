@@ -75,20 +75,20 @@ class AutoReset:
         return self.env.config
 
     def reset_batch(
-        self, params: EnvParams, keys: Key[Array, " arenas"], world_index: Int32[Array, " arenas"] | None = None
+        self, keys: Key[Array, " arenas"], params: EnvParams, world_index: Int32[Array, " arenas"] | None = None
     ) -> tuple[EnvState, Step]:
         """Begin an episode in every arena."""
-        return self.env.reset_batch(params, keys, world_index)
+        return self.env.reset_batch(keys, params, world_index)
 
     def step_batch(
         self,
-        params: EnvParams,
         keys: Key[Array, " arenas"],
         state: EnvState,
         actions: Float32[Array, "arenas mechs actions"],
+        params: EnvParams,
     ) -> tuple[EnvState, Step]:
         """One decision step of every arena, then a reset of those whose episode it ended."""
-        state, step = self.env.step_batch(params, keys, state, actions)
+        state, step = self.env.step_batch(keys, state, actions, params)
         over = step.episode_over
         worlds = self.env.draw_worlds(params, jax.vmap(lambda key: jax.random.fold_in(key, RESET_STREAM))(keys))
         *written, observation = write_rows(

@@ -10,6 +10,7 @@ import numpy as np
 from jaxtyping import Array, Float32, Int32
 
 from echelon_jax.config import EnvConfig
+from echelon_jax.env.layout import Layout
 
 Tree = TypeVar("Tree")
 
@@ -17,7 +18,7 @@ Tree = TypeVar("Tree")
 def check_keys(keys: Any, arenas: int | None = None) -> int:
     """Check that there is a key for every arena; return how many there are.
 
-    Arguments:
+    Args:
         keys: typed keys [arenas], or raw ones, uint32 [arenas, words].
         arenas: how many there must be; None where the keys decide.
 
@@ -69,13 +70,13 @@ def mark_unknown_worlds(
     return jnp.where(known[:, None, None], observation, jnp.nan)
 
 
-def check_actions(config: EnvConfig, actions: Any, arenas: int) -> None:
+def check_actions(config: EnvConfig, layout: Layout, actions: Any, arenas: int) -> None:
     """Check the shape of a batch of actions.
 
     Raises:
         ValueError: it is not [arenas, mechs, components].
     """
-    wanted = (arenas, config.num_mechs, config.action_size)
+    wanted = (arenas, config.num_mechs, layout.size)
     if jnp.shape(actions) != wanted:
         raise ValueError(
             f"actions must have shape {wanted} (arenas, mechs, components of an action), got {jnp.shape(actions)}"

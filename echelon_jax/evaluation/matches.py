@@ -36,11 +36,11 @@ class Evaluation:
     """What a policy did against each opponent.
 
     Attributes:
-        policy: where it came from.
-        update: updates it had trained for.
-        env_config: the game played.
-        against: by opponent: `evaluation.summarize_games`, seconds per game, and "behaviour" (docs/evaluation.md).
-        games: by opponent: every game as a row.
+        policy: the path of the policy.
+        update: the updates after which it was saved.
+        env_config: the game that was played.
+        against: by opponent, the numbers of `summarize_games`, seconds per game, and "behaviour" (docs/evaluation.md).
+        games: by opponent, every game as a row.
     """
 
     policy: str
@@ -50,7 +50,7 @@ class Evaluation:
     games: dict[str, Games]
 
     def report(self) -> dict[str, Any]:
-        """Return everything but the single games, ready for JSON."""
+        """Return everything except the single games, ready for JSON."""
         return {"policy": self.policy, "update": self.update, "against": self.against}
 
 
@@ -121,16 +121,16 @@ def evaluate(
 ) -> Evaluation:
     """Play a policy against each of several opponents, both sides of every map.
 
-    Arguments:
+    Args:
         policy: a loaded policy, or the path of a run or checkpoint.
         opponents: one or several of "scripted", "scripted:RATE", "random", the path of a run or checkpoint, a loaded policy.
-        games: against each opponent; even, two per map.
-        arenas: games side by side; even; by default all, up to MOST_ARENAS.
-        seed: of the maps (never used in training) and of every draw.
-        fire_probability: of a "scripted" without a rate.
-        deterministic: act by the policy's most likely action instead of a sample; opponents always sample.
-        record: takes frames and values of the games against the first opponent.
-        worlds: the maps, games / 2 of them, instead of those of `seed`.
+        games: games against each opponent; an even number, two per map.
+        arenas: games side by side; an even number; by default all, up to MOST_ARENAS.
+        seed: seed of the maps, which training never uses, and of every draw.
+        fire_probability: fire rate of a "scripted" without one.
+        deterministic: take the policy's most likely action instead of a sample; opponents always sample.
+        record: receives frames and values of the games against the first opponent.
+        worlds: games / 2 maps to use instead of those of `seed`.
         progress: called with (opponent, games finished, games in all).
 
     Raises:

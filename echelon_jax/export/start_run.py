@@ -1,4 +1,4 @@
-"""A run that starts from a policy instead of from chance: update 0 of a run directory, for `train --resume`."""
+"""A run that starts from a policy instead of random parameters: update 0 of a run directory, for `train --resume`."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ import jax
 from echelon_jax.config import EnvConfig
 from echelon_jax.env.autoreset import AutoReset
 from echelon_jax.env.environment import Echelon
+from echelon_jax.env.interfaces import action_layout
 from echelon_jax.export.weights import ExportError, described
 from echelon_jax.policies.registry import make_network
 from echelon_jax.runs import checkpoint, directory
@@ -32,7 +33,7 @@ def check_fits(policy: Policy, config: TrainConfig, env_config: EnvConfig) -> No
     network = make_network(config, env_config)
     ours = {
         "observation": network.features.size,
-        "action": env_config.action_size,
+        "action": action_layout(env_config).size,
         "hidden": config.hidden,
         "lstm": config.lstm,
     }

@@ -6,7 +6,8 @@ from collections.abc import Callable
 from typing import Protocol, runtime_checkable
 
 from echelon_jax.config import EnvConfig
-from echelon_jax.machine import require_float32
+from echelon_jax.env.interfaces import action_layout
+from echelon_jax.jax_setup import require_float32
 from echelon_jax.plugins import is_import_path, load
 from echelon_jax.policies.features import features_of
 from echelon_jax.policies.modern_network import ModernNetwork
@@ -68,7 +69,7 @@ class NetworkSettings(Protocol):
 def _original(settings: NetworkSettings, env_config: EnvConfig) -> Network:
     return OriginalNetwork(
         features=features_of(env_config),
-        action_size=env_config.action_size,
+        action_size=action_layout(env_config).size,
         hidden=settings.hidden,
         lstm=settings.lstm,
         forget_bias=settings.forget_bias,

@@ -24,7 +24,7 @@ from typing import Any
 import jax
 
 from echelon_jax.config import EnvConfig
-from echelon_jax.env.layout import observation_layout
+from echelon_jax.env.interfaces import observation_layout
 from echelon_jax.policies.network import Network, Params
 from echelon_jax.policies.normalize import Moments, empty_moments
 from echelon_jax.policies.registry import make_network

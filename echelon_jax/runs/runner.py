@@ -58,7 +58,7 @@ WINDOW = 5  # calls that the shown rates run over
 class Runner:
     """One training run in a directory.
 
-    Arguments:
+    Args:
         run_dir: made if it does not exist.
         config, env_config: validated configurations.
         resume: continue from the last checkpoint in `run_dir` if there is one; bit for bit as if never interrupted.

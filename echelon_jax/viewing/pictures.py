@@ -1,4 +1,4 @@
-"""An evaluation as one picture: results, weapon use by range, heat, and where both sides spent their time (matplotlib)."""
+"""An evaluation as one picture: results, weapon use by range, heat, and the positions of both sides (matplotlib)."""
 
 from __future__ import annotations
 

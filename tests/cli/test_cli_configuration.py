@@ -11,7 +11,7 @@ import jax
 import jax.numpy as jnp
 import pytest
 
-from echelon_jax.cli.common import GameFlags, machine_key
+from echelon_jax.cli.common import GameFlags
 from echelon_jax.cli.configuration import page, read_configuration
 from echelon_jax.cli.errors import UsageError
 from echelon_jax.cli.main import main
@@ -20,6 +20,7 @@ from echelon_jax.cli.train import TrainCommand, TrainFlags
 from echelon_jax.config import EnvConfig
 from echelon_jax.env.environment import Echelon
 from echelon_jax.fields import help_texts
+from echelon_jax.jax_setup import machine_key
 from echelon_jax.runs.description import describe
 from echelon_jax.training.config import TrainConfig
 from echelon_jax.training.curriculum import REWARD_WEIGHTS

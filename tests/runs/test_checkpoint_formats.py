@@ -103,7 +103,10 @@ def test_a_run_of_format_1_goes_on(first: Path, tmp_path: Path) -> None:
     run = Path(shutil.copytree(first, tmp_path / "run"))
     assert main(["train", "--resume", "--run-dir", str(run), "--eval-games", "0"]) == 0
     manifest = checkpoint.read_manifest(run)
-    assert manifest.update == 3 and json.loads((manifest.path / "manifest.json").read_text())["format"] == migrations.FORMAT
+    assert (
+        manifest.update == 3
+        and json.loads((manifest.path / "manifest.json").read_text())["format"] == migrations.FORMAT
+    )
 
 
 def old_fields(kind: type, always: frozenset[str]) -> dict[str, object]:

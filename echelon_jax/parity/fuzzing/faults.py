@@ -55,15 +55,24 @@ def _splash_through_walls() -> contextlib.AbstractContextManager[Any]:
 @contextlib.contextmanager
 def _late_messages() -> Iterator[None]:
     """Messages arrive two decisions late: those of the step before stay in force."""
-    decide, heard = environment.decide, []
+    chosen, heard = environment.actions_of, []
 
-    def remember(config: EnvConfig, state: Any, clean: Any) -> Any:
-        heard.append(state.messages)
-        return decide(config, state, clean)
+    class Noting:
+        """The configured actions, with the messages that were in force at each decision noted."""
+
+        def __init__(self, config: EnvConfig) -> None:
+            self.actions = chosen(config)
+
+        def __getattr__(self, name: str) -> Any:
+            return getattr(self.actions, name)
+
+        def decide(self, config: EnvConfig, state: Any, clean: Any) -> Any:
+            heard.append(state.messages)
+            return self.actions.decide(config, state, clean)
 
     with (
-        mock.patch.object(environment, "decide", remember),
-        mock.patch.object(environment, "broadcast", lambda config, alive, clean: heard[-1]),
+        mock.patch.object(environment, "actions_of", Noting),
+        mock.patch.object(environment, "broadcast", lambda config, layout, alive, clean: heard[-1]),
     ):
         yield
 
