@@ -19,6 +19,7 @@ from jaxtyping import Array, Bool, Float32, Int32, Key
 from echelon_jax.config import EnvConfig
 from echelon_jax.env import checks
 from echelon_jax.env.actions import broadcast, sanitise
+from echelon_jax.env.buffers import unshared
 from echelon_jax.env.episode import add_score, episode_outcome, flags, team_hp, zone_distance, zone_tick
 from echelon_jax.env.interfaces import action_layout, actions_of, observation_layout, observation_of, reward_of
 from echelon_jax.env.layout import CONTACTS, Layout
@@ -89,7 +90,7 @@ def fresh_state(
     false = jnp.zeros((arenas, n), bool)
     zeros = jnp.zeros(arenas, jnp.int32)
     grid = Grid(material=maps.material, hp=maps.hp, collides=maps.collides, opaque=maps.opaque)
-    return EnvState(
+    state = EnvState(
         sim=initial_state(config, rules, grid, position, yaw),
         arena_map=ArenaMap(zone=zone, occupancy=maps.occupancy, telemetry=maps.telemetry, seed=seed),
         messages=jnp.zeros((arenas, n, config.comm_dim), jnp.float32),
@@ -108,6 +109,7 @@ def fresh_state(
         winner=zeros,
         memory=observation_of(config).first_memory(config, position, known),
     )
+    return unshared(state)
 
 
 def observe(config: EnvConfig, rules: SimRules, state: EnvState, widths: LoopWidths | None = None) -> Observed:
@@ -295,7 +297,7 @@ class Echelon:
             observation = checks.mark_unknown_worlds(observation, worlds, size)
         arenas, n = state.sim.mechs.alive.shape
         none = jnp.zeros((arenas, n, len(REWARD_COMPONENTS)), jnp.float32)
-        return checks.unshared((state, self._step(params, state, observation, none)), (params, keys))
+        return unshared((state, self._step(params, state, observation, none)), (params, keys))
 
     def step_batch(
         self,
@@ -388,7 +390,7 @@ class Echelon:
         )
         components = jnp.where(over[:, None, None], 0.0, gained.components)
         step = self._step(params, result, seen.observation, components)
-        return checks.unshared((result, step.replace(reward=jnp.where(over[:, None], 0.0, gained.total))))
+        return unshared((result, step.replace(reward=jnp.where(over[:, None], 0.0, gained.total))))
 
     def _step(self, params: EnvParams, state: EnvState, observation: Array, components: Array) -> Step:
         """The result of a step that led to `state`; the reward is zero until it is filled in."""

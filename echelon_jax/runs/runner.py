@@ -162,7 +162,8 @@ class Runner:
                 self.measured["seconds/rollout"] = time_rollout(trainer.update, state, env_params)
             self.progress.compiled(compiling)
             self.began = True
-            drop_lines_after(self.run_dir / "metrics.jsonl", done)
+            for name in ("metrics.jsonl", "events.jsonl"):
+                drop_lines_after(self.run_dir / name, done)
             sinks.sinks[:0] = [JsonLines(self.run_dir), TensorBoard(self.run_dir, done)]
             with StopOnSignal(self.stop, self.progress), saver:
                 return self._loop(call, state, env, env_params, feeder, slices, slice_size, sinks, saver)
