@@ -98,16 +98,11 @@ class ObservationInterface(Protocol):
         ...
 
     def observe(
-        self,
-        config: EnvConfig,
-        rules: SimRules,
-        state: EnvState,
-        contact_slots: bool,
-        widths: LoopWidths | None = None,
+        self, config: EnvConfig, rules: SimRules, state: EnvState, contact_slots: bool, widths: LoopWidths | None
     ) -> Observed:
-        """Return what every mech sees in a state; `contact_slots` asks for the original's contact slots as well.
+        """Return what every mech sees in a state.
 
-        `widths` are those of the loops over rays, which change nothing but the speed.
+        `contact_slots` asks for the original's contact slots as well; `widths` of the loops change no result.
         """
         ...
 

@@ -238,14 +238,15 @@ def walk(
     # 0: on the way, 1: clear, 2: blocked by the border, 3: blocked by the current cell
     status = jnp.where(at_goal, jnp.where(first_solid & include_end, 3, 1), 0)
     status = jnp.where(wanted & t.moving, status, 1)
-    cell, tau = t.cell, t.tau
+    cell: tuple[Array, ...] = t.cell
+    tau: tuple[Array, ...] = t.tau
     if onward is not None:
         again, old_cell, old_tau = onward
         status = jnp.where(again & wanted, 0, status)
         cell = tuple(jnp.where(again, old_cell[:, axis], cell[axis]) for axis in range(3))
         tau = tuple(jnp.where(again, old_tau[:, axis], tau[axis]) for axis in range(3))
 
-    Ray = tuple[Array, Array, Array, Array, Array, Array, Array]
+    Ray = tuple[Array, ...]
 
     def more(carry: Ray) -> Array:
         return (carry[-1] == 0).any()
@@ -274,7 +275,8 @@ def walk(
     def turn(carry: Ray) -> Ray:
         # As in `sight`: the way of a turn is independent of the words read on it.
         carry, solid = step(carry)
-        found, met = carry[:3], solid
+        found: tuple[Array, ...] = carry[:3]
+        met = solid
         for _ in range(widths.walk_steps - 1):
             carry, solid = step(carry)
             found = tuple(jnp.where(met, old, new) for old, new in zip(found, carry[:3], strict=True))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import flax.struct
 import jax
@@ -127,7 +128,7 @@ def check_rules(rules: SimRules) -> None:
     Raises:
         ValueError: if a number is too large.
     """
-    bounds = {
+    bounds: dict[str, tuple[Any, Any, Any]] = {
         "half": (rules.half, slice(None), (MAX_BOX_COLUMNS - 1) / 2),
         "splash_radius": (rules.splash_radius, np.array([MISSILE, GAUSS, AUTOCANNON]), MAX_SPLASH_RADIUS),
         "range": (rules.range, np.array([LASER, FLAMER, PAINTER]), rules.reach),

@@ -48,12 +48,7 @@ class ModernObservation:
         return layout.observation_layout(config)
 
     def observe(
-        self,
-        config: EnvConfig,
-        rules: SimRules,
-        state: EnvState,
-        contact_slots: bool,
-        widths: LoopWidths | None = None,
+        self, config: EnvConfig, rules: SimRules, state: EnvState, contact_slots: bool, widths: LoopWidths | None = None
     ) -> Observed:
         """Return what every mech sees, and the memory with it."""
         return observation.observe(config, rules, state, contact_slots, widths)

@@ -35,12 +35,7 @@ class OriginalObservation:
         return layout.observation_layout(config)
 
     def observe(
-        self,
-        config: EnvConfig,
-        rules: SimRules,
-        state: EnvState,
-        contact_slots: bool,
-        widths: LoopWidths | None = None,
+        self, config: EnvConfig, rules: SimRules, state: EnvState, contact_slots: bool, widths: LoopWidths | None = None
     ) -> Observed:
         """Return what every mech sees; contact slots are part of it in any case."""
         return observation.observe(config, rules, state, widths)
