@@ -36,7 +36,7 @@ from echelon_jax.policies.normalize import (
     to_reward_units,
     to_value_units,
 )
-from echelon_jax.policies.registry import make_network
+from echelon_jax.policies.registry import NetworkFactory, given_network
 from echelon_jax.training import guard, ppo
 from echelon_jax.training.advantages import generalized_advantages
 from echelon_jax.training.config import TrainConfig
@@ -113,16 +113,28 @@ def make_opponent(name: str, env_config: EnvConfig) -> Agent:
     raise ValueError(f"opponent must be scripted or random, got {name!r}")
 
 
-def make_train(env: BatchEnv, config: TrainConfig, opponent: Agent | None = None) -> Train:
-    """Return the trainer of an auto-resetting environment; `opponent` replaces the one that `config` names.
+def make_train(
+    env: BatchEnv,
+    config: TrainConfig,
+    opponent: Agent | None = None,
+    network: Network | NetworkFactory | None = None,
+) -> Train:
+    """Return the trainer of an auto-resetting environment.
+
+    Args:
+        env: the environment, such as `AutoReset(Echelon(env_config))`.
+        config: the training configuration.
+        opponent: replaces the opponent that `config` names.
+        network: replaces the network that `config` names: a Network, or a callable (config, env_config) that makes one.
+            Checkpoints store the configuration, so name the network by its import path there if it is to be found again.
 
     Raises:
-        ValueError: if a field of `config` is not allowed.
+        ValueError: if a field of `config` is not allowed, or `network` is no network.
     """
     config.validate()
     env_config = env.config
-    network = make_network(config, env_config)
-    features = network.features
+    actor_critic = given_network(network, config, env_config)
+    features = actor_critic.features
     agent = make_opponent(config.opponent, env_config) if opponent is None else opponent
     optimizer = ppo.make_optimizer(config.max_grad_norm)
     clip = config.observation_clip or None
@@ -130,18 +142,18 @@ def make_train(env: BatchEnv, config: TrainConfig, opponent: Agent | None = None
     paid_at_time_up = reward_of(env_config).pays_at_time_up
     # It pays the dead their share of the result too. With a critic that knows what a dead mech's team is worth, a death can pass
     # that on to the decisions before it; otherwise a mech answers for nothing after its death.
-    through_death = paid_at_time_up and network.values_the_dead and config.after_death > 0
+    through_death = paid_at_time_up and actor_critic.values_the_dead and config.after_death > 0
 
     def init(key: Key[Array, ""], env_params: EnvParams) -> TrainState:
         params_key, env_key, run_key = jax.random.split(key, 3)
-        params = network.init(params_key)
+        params = actor_critic.init(params_key)
         ramp = (config.fire_start, config.fire_end, config.fire_ramp)
         return TrainState(
             params=params,
             optimizer=optimizer.init(params),
             observation_moments=empty_moments(features.own_size),
             return_moments=empty_moments(),
-            runner_state=begin(env, agent, network, env_params, config.arenas, env_key),
+            runner_state=begin(env, agent, actor_critic, env_params, config.arenas, env_key),
             opponent_fire=LinearSchedule(*(jnp.asarray(x, jnp.float32) for x in ramp)),
             key=run_key,
             update=jnp.zeros((), jnp.int32),
@@ -160,7 +172,7 @@ def make_train(env: BatchEnv, config: TrainConfig, opponent: Agent | None = None
             entropy_coefficient=fall(config.entropy_coefficient, config.entropy_end),
         )
 
-    head_units = jnp.asarray(network.entropy_units, jnp.float32)
+    head_units = jnp.asarray(actor_critic.entropy_units, jnp.float32)
 
     def watch(
         state: TrainState, learnt: guard.Learner, metrics: ppo.UpdateMetrics, batch: ppo.Batch, reward: Array
@@ -191,7 +203,7 @@ def make_train(env: BatchEnv, config: TrainConfig, opponent: Agent | None = None
         runner_state, rollout, carries, last_value, sums, seen = collect(
             env,
             agent,
-            network,
+            actor_critic,
             features,
             clip,
             env_params,
@@ -239,7 +251,7 @@ def make_train(env: BatchEnv, config: TrainConfig, opponent: Agent | None = None
             target=to_value_units(return_moments, returns),
         )
         params, optimizer_state, update_metrics = ppo.update(
-            network,
+            actor_critic,
             config.ppo,
             optimizer,
             schedule(state.update, guard.rate(config.guard_config, state.guard)),
@@ -288,15 +300,15 @@ def make_train(env: BatchEnv, config: TrainConfig, opponent: Agent | None = None
     return Train(
         config=config,
         env_config=env_config,
-        network=network,
+        network=actor_critic,
         features=features,
         init=jax.jit(init),
         run_updates=jax.jit(run_updates, donate_argnums=0),
         update=update,
         guard_names=guard.names_of(
-            jax.eval_shape(network.init, jax.random.key(0)),
+            jax.eval_shape(actor_critic.init, jax.random.key(0)),
             tuple(Observation.__dataclass_fields__),
             _ROLLOUT,
-            network.head_names,
+            actor_critic.head_names,
         ),
     )
