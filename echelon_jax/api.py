@@ -7,6 +7,7 @@ from typing import Any, Literal, overload
 from echelon_jax.config import RULE_SETS, EnvConfig
 from echelon_jax.env.autoreset import AutoReset
 from echelon_jax.env.environment import Echelon
+from echelon_jax.env.reward_terms import terms_of
 from echelon_jax.env.state import EnvParams
 from echelon_jax.fields import Allowed, check_seed
 from echelon_jax.worldgen.bank import bank_contents, generate_worlds
@@ -83,6 +84,7 @@ def make(
     packs, size = ENVIRONMENTS[name]
     sizes = {"num_packs": packs, "size_x": size, "size_y": size}
     config = (EnvConfig.original if rules == "original" else EnvConfig.revised)(**{**sizes, **overrides})
+    terms_of(config)  # a term that cannot be found is said before worlds are made
     env = Echelon(config)
     maps = generate_worlds(config, bank_contents(check_seed(seed), 1, worlds, 0))
     params = env.params(env.make_bank(maps))
