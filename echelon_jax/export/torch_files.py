@@ -77,7 +77,9 @@ def state_arrays(policy: Policy) -> Arrays:
     elif isinstance(network, OriginalNetwork):
         state = state_of(policy.params)
     else:
-        raise ExportError(f"no torch module exists for the network {policy.config.network!r}")
+        raise ExportError(
+            f"no torch module exists for the network {policy.config.network!r}: only modern and original can be exported"
+        )
     return state | normaliser_of(policy.observation_moments, network.features, clip_of(policy))
 
 
