@@ -11,6 +11,7 @@ from jaxtyping import Array, Bool, Float32, Key
 from echelon_jax.policies.features import read
 from echelon_jax.policies.network import Network, Params
 from echelon_jax.policies.normalize import Moments
+from echelon_jax.policies.precision import products_in
 
 
 def decide(
@@ -37,7 +38,8 @@ def decide(
         key: of the draw; unused where `deterministic`.
     """
     seen = read(network.features, moments, clip, observation)
-    carry, distribution, value = network.apply(params, carry, seen, reset)
+    with products_in("float32"):
+        carry, distribution, value = network.apply(params, carry, seen, reset)
     raw_action = distribution.mode() if deterministic else distribution.sample(key)
     return distribution.action(raw_action), carry, value
 
