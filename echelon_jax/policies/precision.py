@@ -1,7 +1,8 @@
 """Precision of matrix products, said explicitly wherever a network computes.
 
-On many GPUs a float32 product is computed in TF32, with 10 bits of mantissa instead of 23, unless the program asks for more. A
-learner may choose that. Evaluation, export and parity always compute in float32, so that a policy does not depend on the card that plays it.
+On many GPUs a float32 product is computed in TF32, with 10 bits of mantissa instead of 23, unless the program asks for more.
+A learner may choose that. Evaluation, export and parity always compute in float32, so that a policy does not depend on the
+card that plays it.
 """
 
 from __future__ import annotations
