@@ -82,7 +82,7 @@ def main() -> None:
     parser.add_argument("--updates", type=int, default=2)
     flags = parser.parse_args()
     env, params = echelon_jax.make(flags.name, rules="original", worlds=2)
-    config = TrainConfig.smoke(arenas=4, rollout_steps=8, updates=flags.updates)
+    config = TrainConfig.smoke(arenas=4, rollout_steps=8, updates=flags.updates, opponent="random")
     train = echelon_jax.make_train(env, config, network=gru_network)
     state = train.init(jax.random.key(0), params)
     for update in range(flags.updates):
