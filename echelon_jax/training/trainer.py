@@ -115,10 +115,27 @@ def make_opponent(name: str, env_config: EnvConfig) -> Agent:
     raise ValueError(f"opponent must be scripted or random, got {name!r}")
 
 
+def given_opponent(given: Agent | Callable[[EnvConfig], Agent] | None, name: str, env_config: EnvConfig) -> Agent:
+    """Return an opponent that a caller hands over: itself, what a class makes, or without one that of the name.
+
+    Raises:
+        ValueError: it is no opponent, or an unknown name.
+    """
+    if given is None:
+        return make_opponent(name, env_config)
+    made = given(env_config) if isinstance(given, type) or not isinstance(given, Agent) and callable(given) else given
+    if not isinstance(made, Agent):
+        raise ValueError(
+            "opponent must have init, act and reset_where (agents/base.py) or be a callable that makes such a one from the "
+            f"EnvConfig, got {type(made).__name__}"
+        )
+    return made
+
+
 def make_train(
     env: BatchEnv,
     config: TrainConfig,
-    opponent: Agent | None = None,
+    opponent: Agent | Callable[[EnvConfig], Agent] | None = None,
     network: Network | NetworkFactory | None = None,
 ) -> Train:
     """Return the trainer of an auto-resetting environment.
@@ -126,18 +143,18 @@ def make_train(
     Args:
         env: the environment, such as `AutoReset(Echelon(env_config))`.
         config: the training configuration.
-        opponent: replaces the opponent that `config` names.
+        opponent: replaces the opponent that `config` names: an Agent, or a callable (env_config) that makes one.
         network: replaces the network that `config` names: a Network, or a callable (config, env_config) that makes one.
             Checkpoints store the configuration, so name the network by its import path there if it is to be found again.
 
     Raises:
-        ValueError: if a field of `config` is not allowed, or `network` is no network.
+        ValueError: if a field of `config` is not allowed, or `network` or `opponent` is none.
     """
     config.validate()
     env_config = env.config
     actor_critic = given_network(network, config, env_config)
     features = actor_critic.features
-    agent = make_opponent(config.opponent, env_config) if opponent is None else opponent
+    agent = given_opponent(opponent, config.opponent, env_config)
     optimizer = ppo.make_optimizer(config.max_grad_norm)
     clip = config.observation_clip or None
     # The modern reward pays the game's result when time runs out as well; a value on top of it would pay twice.

@@ -17,7 +17,7 @@ from echelon_jax.policies.network import Network
 from echelon_jax.runs import checkpoint
 from echelon_jax.runs.checkpoint import CheckpointError, load_policy
 from echelon_jax.training.metrics import summarize
-from echelon_jax.training.trainer import make_train
+from echelon_jax.training.trainer import given_opponent, make_train
 
 PATH = "helpers.own_network:small"
 ONE = dataclasses.replace(TRAIN, arenas=2, rollout_steps=2, minibatches=1, epochs=1, updates=2, updates_per_call=1)
@@ -74,6 +74,17 @@ def test_the_trainer_takes_a_network_or_what_makes_one(given):
 def test_what_is_no_network_is_refused(given, sentence):
     with pytest.raises(ValueError, match=sentence):
         make_train(FakeEnv(), ONE, CountingAgent(), network=given)
+
+
+@pytest.mark.parametrize("given", [CountingAgent(), CountingAgent, lambda env_config: CountingAgent(env_config)])
+def test_the_trainer_takes_an_opponent_or_what_makes_one(given):
+    assert given_opponent(given, "random", CONFIG) == CountingAgent(CONFIG)
+
+
+def test_what_is_no_opponent_is_refused():
+    for given in (7, lambda env_config: 7):
+        with pytest.raises(ValueError, match="opponent must have init, act and reset_where .* got int"):
+            make_train(FakeEnv(), ONE, given, NETWORK)
 
 
 def test_an_import_path_is_found_again_by_a_resumed_run_and_by_load_policy(tmp_path):
