@@ -19,7 +19,7 @@ from echelon_jax.rules.weapons import BALLISTIC, HITSCAN, MISSILE, PAINTER, SMOK
 from echelon_jax.sim.effects import count_hit
 from echelon_jax.sim.ewar import quality, shutdown, strength
 from echelon_jax.sim.geometry import direction_if_far, is_leg_hit, rear_multiplier, team_masks
-from echelon_jax.sim.launch import Launch, launch
+from echelon_jax.sim.launch import launch, launched, packed
 from echelon_jax.sim.queues import at
 from echelon_jax.sim.rays import pair_sight
 from echelon_jax.sim.rules import SimRules
@@ -39,8 +39,6 @@ from echelon_jax.sim.widths import LoopWidths
 
 # Timers that hitscan weapons run on.
 _HITSCAN_TIMERS = tuple(timer for timer in Timer if any(WEAPONS[w].timer is timer for w in HITSCAN))
-# Where two mechs stand in the packed number of a turn, above five flags.
-_TARGET_SHIFT, _AIM_SHIFT, _MECH = 8, 16, 0xFF
 
 
 def _nearest(
@@ -187,7 +185,7 @@ def fire(
     else:
         arena = jnp.arange(order.shape[0], dtype=jnp.int32)[:, None]
         by_mech = fired[last, arena]
-    return launch(config, rules, state.replace(mechs=mechs, tally=tally, grid=grid), _launched(mechs, by_mech), place)
+    return launch(config, rules, state.replace(mechs=mechs, tally=tally, grid=grid), launched(mechs, by_mech), place)
 
 
 def _column(array: Array, mech: Int32[Array, ""] | Int32[Array, " arenas"]) -> Array:
@@ -380,36 +378,7 @@ def _other_weapons(
         kinetic_fires=tally.kinetic_fires + (me & shoots[:, None]),
         smoke_launches=tally.smoke_launches + (me & smokes[:, None]),
     )
-    fired = _pack((missile, shoots, aimed, smokes, aims), (missile_target, jnp.broadcast_to(aim, missile_target.shape)))
-    return mechs, tally, fired
-
-
-def _pack(flags: tuple[Array, ...], targets: tuple[Array, ...]) -> Int32[Array, " arenas"]:
-    """Five flags and two mechs as one number: what a turn fired, stacked over the turns without a copy per field."""
-    word = jnp.zeros(flags[0].shape, jnp.int32)
-    for bit, flag in enumerate(flags):
-        word = word | (flag.astype(jnp.int32) << bit)
-    return word | (targets[0] << _TARGET_SHIFT) | (targets[1] << _AIM_SHIFT)
-
-
-def _launched(mechs: Mechs, word: Int32[Array, "arenas mechs"]) -> Launch:
-    """What each mech fired, from its packed number; nobody moved or turned since."""
-    missile, kinetic, aimed, smoke, smoke_aimed = ((word >> bit) & 1 == 1 for bit in range(5))
-    missile_target = (word >> _TARGET_SHIFT) & _MECH
-    position = mechs.position
-
-    def offset(target: Int32[Array, "arenas mechs"]) -> Float32[Array, "arenas mechs 3"]:
-        return at(position, target) - position
-
-    return Launch(
-        missile=missile,
-        missile_target=missile_target,
-        missile_offset=offset(missile_target),
-        kinetic=kinetic,
-        kinetic_offset=offset((word >> _AIM_SHIFT) & _MECH),
-        kinetic_aimed=aimed,
-        smoke=smoke,
-        smoke_offset=offset(jnp.maximum(mechs.focus, 0)),
-        smoke_aimed=smoke_aimed,
-        facing=jnp.stack([jnp.cos(mechs.yaw), jnp.sin(mechs.yaw), jnp.zeros_like(mechs.yaw)], -1),
+    fired = packed(
+        (missile, shoots, aimed, smokes, aims), (missile_target, jnp.broadcast_to(aim, missile_target.shape))
     )
+    return mechs, tally, fired
