@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import dataclasses
 import hashlib
+import threading
 from collections.abc import Iterator
 from functools import lru_cache
 from typing import Any, NamedTuple
@@ -102,6 +103,27 @@ def _compiled_start(config: EnvConfig) -> Any:
 def start_state(config: EnvConfig, params: EnvParams) -> EnvState:
     """Return the start of a game in the first world of the bank, a batch of one."""
     return _compiled_start(config)(params, jax.random.split(jax.random.key(0), 1))
+
+
+def warm_up(config: EnvConfig, params: EnvParams, observe: bool) -> list[threading.Thread]:
+    """Start compiling what `make_replay` (and `play_game` with `observe`) will need, beside the caller's own work.
+
+    Join the threads before the first use; a program whose compilation failed here is compiled again there and says why.
+    """
+    state = start_state(config, params)
+
+    def detail() -> None:
+        states = jax.tree.map(lambda x: jnp.repeat(x, CHUNK, 0), state)
+        actions = jnp.zeros((CHUNK, config.num_mechs, config.action_size), jnp.float32)
+        make_detail(config)(params.rules, states, actions, jax.random.split(jax.random.key(0), CHUNK))
+
+    def seen() -> None:
+        compiled_look(config)(params.rules, state)
+
+    threads = [threading.Thread(target=job, daemon=True) for job in ((detail, seen) if observe else (detail,))]
+    for thread in threads:
+        thread.start()
+    return threads
 
 
 class Decided(NamedTuple):

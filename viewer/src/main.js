@@ -23,10 +23,13 @@ class Viewer {
     this.speed = 1;
     this.playing = true;
     this.chosen = -1;
+    this.size = [0, 0];
+    this.frames = [];
     this.canvas = byId("view");
-    this.renderer = new THREE.WebGLRenderer({ canvas: this.canvas, antialias: true, preserveDrawingBuffer: true });
-    this.software = isSoftware(this.renderer.getContext());
-    this.renderer.setPixelRatio(this.software ? 1 : Math.min(devicePixelRatio, 2));
+    // Without a graphics card every pixel costs: no smoothing of edges, fewer pixels, no shadows.
+    this.software = isSoftware();
+    this.renderer = new THREE.WebGLRenderer({ canvas: this.canvas, antialias: !this.software });
+    this.renderer.setPixelRatio(this.software ? 0.75 : Math.min(devicePixelRatio, 2));
     this.renderer.toneMapping = THREE.ACESFilmicToneMapping;
     this.renderer.toneMappingExposure = 1.15;
     this.renderer.info.autoReset = false;
@@ -53,7 +56,6 @@ class Viewer {
     this.choose(-1);
     this.setSpeed(this.speed);
     this.setPlaying(this.playing);
-    this.frames = [];
     this.last = performance.now();
     this.renderer.setAnimationLoop((now) => this.#loop(now));
   }
@@ -269,6 +271,7 @@ class Viewer {
   #resize() {
     const { clientWidth, clientHeight } = this.canvas.parentElement;
     this.renderer.setSize(clientWidth, clientHeight, false);
+    this.size = [clientWidth, clientHeight];
     this.camera.camera.aspect = clientWidth / Math.max(1, clientHeight);
     this.camera.camera.updateProjectionMatrix();
   }
@@ -283,21 +286,26 @@ class Viewer {
         this.setPlaying(false);
       }
     }
-    this.draw(seconds);
-    this.frames.push(now);
     while (this.frames[0] < now - 1000) this.frames.shift();
+    this.draw(seconds);
   }
 
-  /** Draws the present moment. */
+  /** Draws the present moment, unless nothing has changed since it was drawn last. */
   draw(seconds = 0) {
     const { t, game } = this;
+    const pose = this.chosen >= 0 ? this.mechs.poses[this.chosen] : null;
+    this.mechs.update(t);
+    this.camera.update(pose, pose ? game.info(this.chosen).kind : null, seconds);
+    this.#debug();
+    const shown = [t, this.chosen, this.shadows, this.mechs.bars.show, this.terrain.dirty.size, ...this.size,
+      ...this.camera.camera.matrixWorld.elements].join();
+    if (shown === this.shown) return;
+    this.shown = shown;
+    this.frames.push(this.last);
     this.terrain.seek(t, this.stale ? Infinity : 3);
     this.stale = false;
-    this.mechs.update(t);
     this.effects.update(t, this.mechs.poses);
     this.field.update(t, this.mechs.poses);
-    const pose = this.chosen >= 0 ? this.mechs.poses[this.chosen] : null;
-    this.camera.update(pose, pose ? game.info(this.chosen).kind : null, seconds);
     this.renderer.info.reset();
     this.renderer.render(this.scene, this.camera.camera);
     this.hud.update(t, this.field.tick(t));
@@ -305,7 +313,6 @@ class Viewer {
     this.timeline.update(t);
     this.minimap.update(t, this.terrain, this.mechs.poses, this.chosen, this.camera.controls.target);
     this.#rosterUpdate();
-    this.#debug();
   }
 
   #rosterUpdate() {
@@ -328,9 +335,12 @@ class Viewer {
   }
 }
 
-function isSoftware(gl) {
+function isSoftware() {
+  const gl = document.createElement("canvas").getContext("webgl2");
+  if (!gl) throw new Error("this browser does not draw in three dimensions (WebGL 2)");
   const info = gl.getExtension("WEBGL_debug_renderer_info");
   const name = info ? String(gl.getParameter(info.UNMASKED_RENDERER_WEBGL)) : "";
+  gl.getExtension("WEBGL_lose_context")?.loseContext();
   return /swiftshader|llvmpipe|software|basic render/i.test(name);
 }
 

@@ -164,7 +164,7 @@ export class Mechs {
       const bob = flags & FLAG.fallen ? 0 : 0.03 * kind.height * Math.abs(Math.sin(walked)) * Math.min(1, speed);
       base.setPosition(pose.x, pose.y, pose.z + lift + bob);
       bodies.setMatrixAt(shown, base);
-      this.#tint(m, flags, t);
+      this.#tint(m, flags);
       bodies.setColorAt(shown, this.colour);
       for (const side of [0, 1]) {
         const way = Math.sin(walked + side * Math.PI) * 0.5 * Math.min(1, speed);
@@ -200,12 +200,11 @@ export class Mechs {
   }
 
   /** Team colour; shut down is dark, a fresh hit flashes. */
-  #tint(m, flags, t) {
+  #tint(m, flags) {
     this.colour.copy(this.team[this.game.mechs[m].team]);
     if (flags & FLAG.shutdown) this.colour.multiplyScalar(0.35);
     const age = this.lastHit?.[m] ?? Infinity;
     if (age < 3) this.colour.lerp(PLATE, 0.7 * (1 - age / 3));
-    void t;
   }
 }
 
@@ -222,7 +221,7 @@ void main() {
   shares = levels;
   side = team;
   vec4 centre = modelViewMatrix * vec4(place, 1.0);
-  float size = max(1.0, -centre.z * 0.026);
+  float size = max(0.62, -centre.z * 0.024);
   centre.xy += vec2(position.x * 1.15, position.y * 0.36 + 0.42) * size;
   gl_Position = projectionMatrix * centre;
 }`;

@@ -184,7 +184,7 @@ export class Panel {
     this.#flags(frame, alive);
     const decision = Math.min(frame, game.decisions - 1);
     this.#showAction(decision);
-    this.#showRewards(decision);
+    this.#showRewards();
     this.#showSight(decision);
   }
 
@@ -235,7 +235,7 @@ export class Panel {
     return sums;
   }
 
-  #showRewards(decision) {
+  #showRewards() {
     if (!this.curve) return;
     const { game } = this;
     this.sums ??= this.#cumulative();
@@ -267,7 +267,6 @@ export class Panel {
         return item;
       }),
     );
-    void decision;
   }
 
   #showSight(decision) {
