@@ -61,6 +61,7 @@ class ShotUpdate(flax.struct.PyTreeNode):
 
     valid: Bool[Array, " arenas"]
     slot: Int32[Array, " arenas"]
+    weapon: Int32[Array, " arenas"]
     ended: Bool[Array, " arenas"]
     intercepted: Bool[Array, " arenas"]
     impact: Bool[Array, " arenas"]
@@ -132,6 +133,7 @@ def _shots_one_by_one(
         update = ShotUpdate(
             valid=ok,
             slot=slot[:, 0],
+            weapon=flight.weapon,
             ended=ok & flight.ended,
             intercepted=ok & flight.intercepted,
             impact=ok & flight.impact,

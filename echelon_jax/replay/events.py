@@ -122,7 +122,7 @@ class Chronicle:
             shot = _at(one.shots, int(i))
             slot, shooter = int(shot.slot), int(table.mech[shot.slot])
             track = self._flying.get(slot)
-            weapon = track.weapon if track is not None else int(one.shot_weapon[slot])
+            weapon = int(shot.weapon)
             gone = shot.ended or shot.intercepted or shot.impact
             end = shot.point if shot.impact else shot.start
             if track is not None:
@@ -162,14 +162,17 @@ class Chronicle:
             for weapon, damage, flags, victim in _beams(turn):
                 self._add(time, "beam", weapon, mech, victim, flags, damage, position[victim])
                 self._follow(time, weapon, mech, victim, effect, position[victim])
+            half = 0.5 * _classes(self.config)[mech].size[2]
             if turn.missile:
-                self._add(time, "missile", MISSILE, mech, turn.missile_target, 0, 0.0, position[mech])
+                muzzle = _raised(position[mech], half + k.MISSILE_SPAWN_OFFSET)
+                self._add(time, "missile", MISSILE, mech, turn.missile_target, 0, 0.0, muzzle)
             if turn.kinetic:
-                self._add(time, "kinetic", GAUSS if heavy[mech] else AUTOCANNON, mech, -1, 0, 0.0, position[mech])
+                muzzle = _raised(position[mech], k.BARREL_HEIGHT_FRACTION * half)
+                self._add(time, "kinetic", GAUSS if heavy[mech] else AUTOCANNON, mech, -1, 0, 0.0, muzzle)
             for victim in np.flatnonzero(effect.painted):
                 self._add(time, "paint", PAINTER, mech, victim, 0, 0.0, position[victim])
             if turn.smoke:
-                self._add(time, "smoke", SMOKE, mech, -1, 0, 0.0, position[mech])
+                self._add(time, "smoke", SMOKE, mech, -1, 0, 0.0, _raised(position[mech], half))
 
     def _launches(self, time: int, one: SubstepDetail) -> None:
         table = slots(self.config)
@@ -235,6 +238,10 @@ def pose_steps(poses: np.ndarray) -> np.ndarray:
 
     turn = np.rint(np.asarray(poses[..., 3:], np.float64) * TURN_UNIT).astype(np.int64).astype(np.int16)
     return np.concatenate([steps(poses[..., :3], POSE_UNIT), turn], -1)
+
+
+def _raised(position: np.ndarray, by: float) -> np.ndarray:
+    return position + np.array([0.0, 0.0, by], np.float32)
 
 
 def _classes(config: EnvConfig) -> list[Any]:

@@ -18,7 +18,7 @@ from echelon_jax.rules.mechs import CLASS_NAMES, MECH_CLASSES, TEAM_NAMES
 from echelon_jax.rules.weapons import WEAPON_NAMES
 
 # The original's event types: our name, and its fields for a and b.
-_EVENTS = {
+ORIGINAL_EVENTS = {
     "laser_hit": ("beam", "shooter", "target"),
     "missile_launch": ("missile", "shooter", "target"),
     "kinetic_fire": ("kinetic", "shooter", ""),
@@ -169,9 +169,9 @@ def _events(frames: list[Any], ids: list[str], substeps: int) -> dict[str, np.nd
     rows: list[tuple[Any, ...]] = []
     for number, frame in enumerate(frames):
         for event in frame["events"]:
-            if event["type"] not in _EVENTS:
+            if event["type"] not in ORIGINAL_EVENTS:
                 continue
-            kind, a, b = _EVENTS[event["type"]]
+            kind, a, b = ORIGINAL_EVENTS[event["type"]]
             if kind == "hit" and "is_leg_hit" not in event:
                 kind = "splash"
             weapon = WEAPON_NAMES.index(event["weapon"]) if event.get("weapon") in WEAPON_NAMES else -1
