@@ -96,10 +96,14 @@ class ReplayCommand:
 
         verdict = verify(replay)
         if verdict.exact:
-            print(f"{path}: all {verdict.decisions} decisions simulated again, every state is the recorded one to the bit")
+            print(
+                f"{path}: all {verdict.decisions} decisions simulated again, every state is the recorded one to the bit"
+            )
             return 0
         what = ", ".join(verdict.what)
-        print(f"{path}: differs from decision {verdict.first} on, first in {what}, by {verdict.largest:g} at most there")
+        print(
+            f"{path}: differs from decision {verdict.first} on, first in {what}, by {verdict.largest:g} at most there"
+        )
         return 1
 
     def _film(self, replay: Replay) -> int:

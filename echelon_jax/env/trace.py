@@ -9,7 +9,6 @@ from typing import Any
 
 import flax.struct
 import jax
-import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float32, Int32, Key, UInt32
 
 from echelon_jax.env.state import EnvState

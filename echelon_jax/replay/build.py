@@ -24,7 +24,7 @@ from echelon_jax.env.state import REASONS, REWARD_COMPONENTS, WINNERS, Bank, Env
 from echelon_jax.env.trace import Small, Trace, put_small, small_of
 from echelon_jax.replay.detail import make_detail
 from echelon_jax.replay.events import Chronicle
-from echelon_jax.replay.model import ALIVE, ECCM, ECM, FALLEN, LEGGED, SHUTDOWN, POSE_UNIT, Replay
+from echelon_jax.replay.model import ALIVE, ECCM, ECM, FALLEN, LEGGED, POSE_UNIT, SHUTDOWN, Replay, class_table
 from echelon_jax.rules import constants as k
 from echelon_jax.rules.mechs import MECH_CLASSES, roster
 from echelon_jax.rules.weapons import WEAPON_NAMES
@@ -336,18 +336,10 @@ def header_of(config: EnvConfig, seed: int, origin: Origin) -> dict[str, Any]:
         "names": [origin.blue[:200], origin.red[:200]],
         "title": origin.title[:200],
         "source": origin.source[:200],
-        "mechs": [{"id": who.ids[i], "team": int(who.team[i]), "class": int(who.mech_class[i])} for i in range(who.size)],
-        "classes": [
-            {
-                "name": c.name,
-                "width": c.size[0],
-                "height": c.size[2],
-                "hp": c.hp,
-                "leg_hp": c.leg_hp,
-                "heat_cap": c.heat_cap,
-            }
-            for c in MECH_CLASSES
+        "mechs": [
+            {"id": who.ids[i], "team": int(who.team[i]), "class": int(who.mech_class[i])} for i in range(who.size)
         ],
+        "classes": class_table(),
         "weapons": list(WEAPON_NAMES),
         "reward_components": list(REWARD_COMPONENTS),
         "action_layout": table(action_layout(config)),

@@ -112,11 +112,9 @@ def _effect(rules: SimRules, before: SimState, after: SimState) -> Effect:
     )
 
 
-def _shots_one_by_one(
-    config: EnvConfig, rules: SimRules, state: SimState, draws: Noise
-) -> tuple[SimState, ShotUpdate]:
+def _shots_one_by_one(config: EnvConfig, rules: SimRules, state: SimState, draws: Noise) -> tuple[SimState, ShotUpdate]:
     """The projectile phase, one projectile of every row at a time; as many rounds as the fullest row has projectiles."""
-    arenas, count = state.projectiles.alive.shape
+    count = state.projectiles.alive.shape[1]
     numbers = jnp.arange(count, dtype=jnp.int32)
 
     def one(state: SimState, pending: Array) -> tuple[SimState, Array, ShotUpdate]:

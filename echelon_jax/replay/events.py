@@ -10,9 +10,20 @@ import numpy as np
 
 from echelon_jax.config import EnvConfig
 from echelon_jax.replay.detail import Effect, SubstepDetail
-from echelon_jax.replay.model import EVENT, HAZARD, LEG, PAINTED, REAR, TRACK_UNIT
+from echelon_jax.replay.model import (
+    EVENT,
+    HAZARD,
+    LEG,
+    PAINTED,
+    POSE_UNIT,
+    REAR,
+    TRACK_UNIT,
+    TURN_UNIT,
+    EventRow,
+    event_arrays,
+)
 from echelon_jax.rules import constants as k
-from echelon_jax.rules.mechs import HEAVY, roster
+from echelon_jax.rules.mechs import HEAVY, MECH_CLASSES, roster
 from echelon_jax.rules.weapons import AUTOCANNON, FLAMER, GAUSS, LASER, MISSILE, PAINTER, SMOKE, WEAPONS
 from echelon_jax.sim.slots import slots
 
@@ -64,7 +75,7 @@ class Chronicle:
     """Collects what happens as the details of a game's decisions come in, in order."""
 
     config: EnvConfig
-    events: list[tuple[int, int, int, int, int, int, float, np.ndarray]] = dataclasses.field(default_factory=list)
+    events: list[EventRow] = dataclasses.field(default_factory=list)
     edits: list[tuple[int, int, int]] = dataclasses.field(default_factory=list)
     tracks: list[Track] = dataclasses.field(default_factory=list)
     clouds: list[list[Any]] = dataclasses.field(default_factory=list)  # slot, start, end, position
@@ -202,13 +213,8 @@ class Chronicle:
         """Return everything collected as a replay's arrays."""
         tracks = sorted([*self.tracks, *self._flying.values()], key=lambda t: t.start)
         points = [np.stack(t.points) for t in tracks]
-        columns = list(zip(*self.events, strict=True)) or [[]] * 8
         edits = np.array(self.edits, np.int32).reshape(-1, 3)
-        kinds = ("int32", "uint8", "int8", "int16", "int16", "uint8", "float32")
-        names = ("time", "kind", "weapon", "a", "b", "flags", "amount")
-        out = {f"event_{n}": np.array(c, t) for n, t, c in zip(names, kinds, columns, strict=False)}
-        out |= {
-            "event_position": np.array(columns[7], np.float32).reshape(-1, 3),
+        out = event_arrays(self.events) | {
             "edit_time": edits[:, 0].copy(),
             "edit_voxel": edits[:, 1].copy(),
             "edit_material": edits[:, 2].astype(np.uint8),
@@ -234,8 +240,6 @@ def steps(values: np.ndarray, unit: float) -> np.ndarray:
 
 def pose_steps(poses: np.ndarray) -> np.ndarray:
     """Return [substeps, mechs, (x, y, z, yaw)] as int16 steps; the yaw wraps around."""
-    from echelon_jax.replay.model import POSE_UNIT, TURN_UNIT
-
     turn = np.rint(np.asarray(poses[..., 3:], np.float64) * TURN_UNIT).astype(np.int64).astype(np.int16)
     return np.concatenate([steps(poses[..., :3], POSE_UNIT), turn], -1)
 
@@ -245,8 +249,6 @@ def _raised(position: np.ndarray, by: float) -> np.ndarray:
 
 
 def _classes(config: EnvConfig) -> list[Any]:
-    from echelon_jax.rules.mechs import MECH_CLASSES
-
     return [MECH_CLASSES[c] for c in roster(config.num_packs).mech_class]
 
 
@@ -267,7 +269,9 @@ def _at(tree: Any, *index: int) -> Any:
 
 def _map(function: Any, tree: Any) -> Any:
     fields = {f.name: getattr(tree, f.name) for f in dataclasses.fields(tree)}
-    return type(tree)(**{n: _map(function, v) if dataclasses.is_dataclass(v) else function(v) for n, v in fields.items()})
+    return type(tree)(
+        **{n: _map(function, v) if dataclasses.is_dataclass(v) else function(v) for n, v in fields.items()}
+    )
 
 
 def _beams(turn: Any) -> list[tuple[int, float, int, int]]:

@@ -144,7 +144,8 @@ def _arrays(listed: Any, data: bytes, start: int) -> dict[str, np.ndarray]:
         if not isinstance(entry, dict) or entry.get("name") not in ARRAYS or entry["name"] in arrays:
             raise ReplayError("arrays must name each array of a replay at most once and no other")
         name, spec = entry["name"], ARRAYS[entry["name"]]
-        shape, size = entry.get("shape"), entry.get("bytes")
+        shape: Any = entry.get("shape")
+        size: Any = entry.get("bytes")
         if entry.get("type") != spec.dtype:
             raise ReplayError(f"{name} must be of type {spec.dtype}, got {str(entry.get('type'))[:40]!r}")
         if not isinstance(shape, list) or len(shape) != len(spec.shape) or not all(_is_count(n) for n in shape):

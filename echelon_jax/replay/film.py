@@ -21,8 +21,18 @@ TEAMS = ((59, 156, 255), (255, 157, 46))
 GROUND = (72, 80, 92)
 # By material id, as in the viewer.
 COLOURS = np.array(
-    [GROUND, (167, 173, 180), (255, 75, 30), (42, 154, 168), (138, 111, 88), (77, 72, 69), (128, 118, 106)]
-    + [(169, 220, 232), (117, 116, 140), (111, 155, 94)],
+    [
+        GROUND,
+        (167, 173, 180),
+        (255, 75, 30),
+        (42, 154, 168),
+        (138, 111, 88),
+        (77, 72, 69),
+        (128, 118, 106),
+        (169, 220, 232),
+        (117, 116, 140),
+        (111, 155, 94),
+    ],
     np.float32,
 )
 BEAM_LIFE, BLAST_LIFE, TRAIL = 4, 12, 5  # substeps
@@ -227,7 +237,9 @@ class Painter:
         for i, left in self._recent("explosion", t, BLAST_LIFE):
             x, y = (float(v) for v in r["event_position"][i, :2])
             radius = float(r["event_amount"][i]) * (1.15 - 0.6 * left)
-            self._disc(pen, x, y, radius, fill=(*FIRE, int(170 * left)), outline=(*WHITE, int(200 * left)), width=SMOOTH)
+            self._disc(
+                pen, x, y, radius, fill=(*FIRE, int(170 * left)), outline=(*WHITE, int(200 * left)), width=SMOOTH
+            )
         for i, left in self._recent("kill", t, 2 * BLAST_LIFE):
             x, y, _ = self.pose(float(r["event_time"][i]) - 1, max(0, int(r["event_b"][i])))
             self._disc(pen, x, y, 1.0 + 3.0 * (1 - left), outline=(*WHITE, int(255 * left)), width=2 * SMOOTH)

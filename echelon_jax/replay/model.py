@@ -10,6 +10,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from echelon_jax.rules.mechs import MECH_CLASSES
+
 VERSION = 1
 
 EVENTS = (
@@ -159,3 +161,25 @@ def counts_of(replay: Replay) -> dict[str, int]:
         if name in replay:
             counts[letter] = replay[name].shape[-1]
     return counts
+
+
+EventRow = tuple[int, int, int, int, int, int, float, Any]  # time, kind, weapon, a, b, flags, amount, place
+
+
+def event_arrays(rows: list[EventRow]) -> dict[str, np.ndarray]:
+    """Return events as a replay's arrays."""
+    out = {}
+    for column, name in enumerate(("time", "kind", "weapon", "a", "b", "flags", "amount", "position")):
+        spec = ARRAYS[f"event_{name}"]
+        shape = (len(rows), *(n for n in spec.shape[1:] if isinstance(n, int)))
+        out[f"event_{name}"] = np.array([row[column] for row in rows], spec.dtype).reshape(shape)
+    return out
+
+
+def class_table() -> list[dict[str, Any]]:
+    """Return the numbers of each mech class that a picture needs."""
+    names = ("hp", "leg_hp", "heat_cap")
+    return [
+        {"name": c.name, "width": c.size[0], "height": c.size[2], **{n: getattr(c, n) for n in names}}
+        for c in MECH_CLASSES
+    ]

@@ -12,9 +12,25 @@ from typing import Any
 import numpy as np
 
 from echelon_jax.replay.checks import MOST, ReplayError, check
-from echelon_jax.replay.model import ALIVE, ECCM, ECM, EVENT, FALLEN, HAZARD, LEG, LEGGED, PAINTED, REAR, SHUTDOWN, Replay
+from echelon_jax.replay.model import (
+    ALIVE,
+    ARRAYS,
+    ECCM,
+    ECM,
+    EVENT,
+    FALLEN,
+    HAZARD,
+    LEG,
+    LEGGED,
+    PAINTED,
+    REAR,
+    SHUTDOWN,
+    Replay,
+    class_table,
+    event_arrays,
+)
 from echelon_jax.rules import constants as k
-from echelon_jax.rules.mechs import CLASS_NAMES, MECH_CLASSES, TEAM_NAMES
+from echelon_jax.rules.mechs import CLASS_NAMES, TEAM_NAMES
 from echelon_jax.rules.weapons import WEAPON_NAMES
 
 # The original's event types: our name, and its fields for a and b.
@@ -45,7 +61,9 @@ def from_original_json(data: bytes) -> Replay:
     except (UnicodeDecodeError, json.JSONDecodeError, RecursionError) as error:
         raise ReplayError("this is neither an Echelon replay nor JSON") from error
     except (KeyError, TypeError, AttributeError, IndexError, OverflowError) as error:
-        raise ReplayError(f"a field is missing or of the wrong type: {type(error).__name__} {str(error)[:80]}") from error
+        raise ReplayError(
+            f"a field is missing or of the wrong type: {type(error).__name__} {str(error)[:80]}"
+        ) from error
     except ReplayError:
         raise
     except ValueError as error:
@@ -73,11 +91,10 @@ def _convert(whole: dict[str, Any]) -> Replay:
     zone = [*objective["zone_center"], objective["zone_radius"]]
     arrays = _frames(frames, ids) | _events(frames, ids, substeps) | _clouds(frames, substeps)
     arrays |= {"material": material, "zone": np.array(zone, np.float32)}
-    for name, kind in (("edit_time", np.int32), ("edit_voxel", np.int32), ("edit_material", np.uint8)):
-        arrays[name] = np.zeros(0, kind)
-    for name, kind in (("weapon", np.int8), ("shooter", np.int16), ("target", np.int16), ("start", np.int32)):
-        arrays[f"track_{name}"] = np.zeros(0, kind)
-    arrays |= {"track_points": np.zeros(0, np.int32), "track_position": np.zeros((0, 3), np.int16)}
+    for name, spec in ARRAYS.items():
+        if name.startswith(("edit_", "track_")):
+            shape = tuple(0 if isinstance(n, str) else n for n in spec.shape)
+            arrays[name] = np.zeros(shape, spec.dtype)
     replay = Replay(header, arrays)
     check(replay)
     return replay
@@ -129,15 +146,6 @@ def _header(whole: dict[str, Any], mechs: list[dict[str, Any]], frames: list[Any
     }
 
 
-def class_table() -> list[dict[str, Any]]:
-    """Return the numbers of each mech class that a picture needs."""
-    names = ("hp", "leg_hp", "heat_cap")
-    return [
-        {"name": c.name, "width": c.size[0], "height": c.size[2], **{n: getattr(c, n) for n in names}}
-        for c in MECH_CLASSES
-    ]
-
-
 def _frames(frames: list[Any], ids: list[str]) -> dict[str, np.ndarray]:
     # There is no frame before the first decision: the first one stands in for it.
     rows = [[frame["mechs"][name] for name in ids] for frame in (frames[0], *frames)]
@@ -148,7 +156,9 @@ def _frames(frames: list[Any], ids: list[str]) -> dict[str, np.ndarray]:
     heat, cap = column("heat"), column("heat_cap")
     bits = (("alive", ALIVE), ("fallen", FALLEN), ("legged", LEGGED), ("ecm_on", ECM), ("eccm_on", ECCM))
     flags = sum(np.where(column(name, bool), bit, 0) for name, bit in bits) + np.where(heat > cap, SHUTDOWN, 0)
-    seconds = np.array([frame["objective"]["zone_score"][team] for frame in (frames[0], *frames) for team in TEAM_NAMES])
+    seconds = np.array(
+        [frame["objective"]["zone_score"][team] for frame in (frames[0], *frames) for team in TEAM_NAMES]
+    )
     none = np.zeros(heat.shape, np.int16)
     return {
         "position": column("pos").reshape(*heat.shape, 3),
@@ -175,17 +185,17 @@ def _events(frames: list[Any], ids: list[str], substeps: int) -> dict[str, np.nd
             if kind == "hit" and "is_leg_hit" not in event:
                 kind = "splash"
             weapon = WEAPON_NAMES.index(event["weapon"]) if event.get("weapon") in WEAPON_NAMES else -1
-            flags = sum(bit for name, bit in (("is_crit", REAR), ("is_leg_hit", LEG), ("is_painted", PAINTED)) if event.get(name))
+            flags = sum(
+                bit
+                for name, bit in (("is_crit", REAR), ("is_leg_hit", LEG), ("is_painted", PAINTED))
+                if event.get(name)
+            )
             who = index.get(event.get(a, ""), HAZARD if kind == "kill" else -1)
             target = index.get(event.get(b, ""), -1)
             place = event.get("pos") or frame["mechs"][ids[max(target, 0)]]["pos"]
             amount = float(event.get("radius", event.get("damage", 0.0)))
             rows.append(((number + 1) * substeps, EVENT[kind], weapon, who, target, flags, amount, place))
-    columns = list(zip(*rows, strict=True)) or [[]] * 8
-    kinds = ("int32", "uint8", "int8", "int16", "int16", "uint8", "float32")
-    names = ("time", "kind", "weapon", "a", "b", "flags", "amount")
-    out = {f"event_{n}": np.array(c, t) for n, t, c in zip(names, kinds, columns, strict=False)}
-    return out | {"event_position": np.array(columns[7], np.float32).reshape(-1, 3)}
+    return event_arrays(rows)
 
 
 def _clouds(frames: list[Any], substeps: int) -> dict[str, np.ndarray]:
@@ -197,8 +207,10 @@ def _clouds(frames: list[Any], substeps: int) -> dict[str, np.ndarray]:
         now = {tuple(float(x) for x in cloud["pos"]) for cloud in frame["smoke_clouds"]}
         for place in now:
             running.setdefault(place, [time, time])[1] = time
-        done += [(*running.pop(place), place) for place in list(running) if place not in now]
-    done += [(*span, place) for place, span in running.items()]
+        for place in [place for place in running if place not in now]:
+            first, last = running.pop(place)
+            done.append((first, last, place))
+    done += [(first, last, place) for place, (first, last) in running.items()]
     done.sort(key=lambda cloud: cloud[0])
     return {
         "cloud_start": np.array([c[0] for c in done], np.int32),

@@ -46,7 +46,9 @@ def game_config(replay: Replay) -> EnvConfig:
     fields = {field.name for field in dataclasses.fields(EnvConfig)}
     game = replay.header["game"]
     if set(game) != fields:
-        raise ReplayError("game must hold exactly the fields of a configuration, so this file cannot be simulated again")
+        raise ReplayError(
+            "game must hold exactly the fields of a configuration, so this file cannot be simulated again"
+        )
     try:
         return EnvConfig(**game)
     except (TypeError, ValueError) as error:

@@ -6,6 +6,7 @@ import jax
 import numpy as np
 import pytest
 
+from echelon_jax.env.trace import small_of
 from echelon_jax.parity.golden import actions_at, env_states, load_episode, noise_for
 from echelon_jax.replay.detail import detail_with_noise
 from echelon_jax.replay.events import Chronicle, hit_flags, split_beams
@@ -13,7 +14,6 @@ from echelon_jax.replay.model import EVENTS, HAZARD, LEG, PAINTED, REAR
 from echelon_jax.replay.original import ORIGINAL_EVENTS
 from echelon_jax.rules.weapons import WEAPON_NAMES
 from echelon_jax.sim.rules import sim_rules
-from echelon_jax.env.trace import small_of
 
 WIDTH = 64
 OURS = {ours: theirs for theirs, (ours, _, _) in ORIGINAL_EVENTS.items()} | {"splash": "projectile_hit"}
@@ -25,7 +25,9 @@ def told(event, ids):
     index = {name: i for i, name in enumerate(ids)} | {"lava": HAZARD, "debris": HAZARD}
     if kind == "hit" and "is_leg_hit" not in event:
         kind = "splash"
-    flags = sum(bit for name, bit in (("is_crit", REAR), ("is_leg_hit", LEG), ("is_painted", PAINTED)) if event.get(name))
+    flags = sum(
+        bit for name, bit in (("is_crit", REAR), ("is_leg_hit", LEG), ("is_painted", PAINTED)) if event.get(name)
+    )
     weapon = event.get("weapon") if kind in ("beam", "hit", "splash", "missile", "kinetic", "smoke") else None
     return (
         kind,

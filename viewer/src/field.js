@@ -103,8 +103,8 @@ export class Field {
   }
 
   #lights(scene, size) {
-    scene.add(new THREE.HemisphereLight("#dbe9ff", "#6a6058", 1.7));
-    const sun = new THREE.DirectionalLight("#fff1d8", 2.4);
+    scene.add(new THREE.HemisphereLight("#dbe9ff", "#7a7068", 2.3));
+    const sun = new THREE.DirectionalLight("#fff1d8", 1.9);
     const far = Math.max(size.x, size.y);
     sun.position.set(size.x / 2 - 0.45 * far, size.y / 2 - 0.6 * far, 0.9 * far);
     sun.target.position.set(size.x / 2, size.y / 2, 0);

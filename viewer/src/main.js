@@ -27,7 +27,8 @@ class Viewer {
     this.frames = [];
     this.canvas = byId("view");
     // Without a graphics card every pixel costs: no smoothing of edges, fewer pixels, no shadows.
-    this.software = isSoftware();
+    // `#full` behind the address asks for everything all the same, for pictures.
+    this.software = isSoftware() && !/\bfull\b/.test(location.hash);
     this.renderer = new THREE.WebGLRenderer({ canvas: this.canvas, antialias: !this.software });
     this.renderer.setPixelRatio(this.software ? 0.75 : Math.min(devicePixelRatio, 2));
     this.renderer.toneMapping = THREE.ACESFilmicToneMapping;
@@ -279,15 +280,31 @@ class Viewer {
   #loop(now) {
     const seconds = Math.min(0.25, (now - this.last) / 1000);
     this.last = now;
-    if (this.playing) {
-      this.t += ((seconds * this.speed) / this.game.decisionSeconds) * this.game.substeps;
-      if (this.t >= this.game.end) {
-        this.t = this.game.end;
-        this.setPlaying(false);
-      }
-    }
+    if (this.playing) this.advance(seconds);
     while (this.frames[0] < now - 1000) this.frames.shift();
     this.draw(seconds);
+  }
+
+  /** Moves time on by so many seconds of the viewer's clock; pauses at the end. */
+  advance(seconds) {
+    this.t += ((seconds * this.speed) / this.game.decisionSeconds) * this.game.substeps;
+    if (this.t >= this.game.end) {
+      this.t = this.game.end;
+      this.setPlaying(false);
+    }
+    if (this.software) this.#sharpness(seconds);
+  }
+
+  /** Without a graphics card: fewer pixels while pictures come slowly, more when they come fast. */
+  #sharpness(seconds) {
+    this.pace = 0.8 * (this.pace ?? 0.06) + 0.2 * seconds;
+    const ratio = this.renderer.getPixelRatio();
+    const wanted = this.pace > 0.12 ? 0.8 * ratio : this.pace < 0.04 ? 1.25 * ratio : ratio;
+    const bounded = Math.max(0.4, Math.min(0.75, wanted));
+    if (bounded === ratio) return;
+    this.pace = 0.06;
+    this.renderer.setPixelRatio(bounded);
+    this.#resize();
   }
 
   /** Draws the present moment, unless nothing has changed since it was drawn last. */
