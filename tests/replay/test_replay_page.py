@@ -1,5 +1,6 @@
 """The page in a real browser: headless Chromium with software rendering, the page opened from disk without a network."""
 
+import base64
 import re
 import shutil
 
@@ -53,13 +54,18 @@ def page(browser, replay, tmp_path_factory):
     page.set_default_timeout(WAIT)
     page.complaints = []
     page.requests = []
-    page.on("console", lambda m: m.type in ("error", "warning") and page.complaints.append(m.text))
+    page.on("console", lambda m: complains(m) and page.complaints.append(m.text))
     page.on("pageerror", lambda e: page.complaints.append(str(e)))
     page.on("request", lambda r: page.requests.append(r.url))
     page.goto(f"{path.as_uri()}#paused")
     page.wait_for_function("globalThis.echelon && document.getElementById('message').hidden")
     yield page
     page.close()
+
+
+def complains(message):
+    """Errors and warnings; software rendering's remark that showing a picture means reading it back is neither."""
+    return message.type in ("error", "warning") and "GL Driver Message (OpenGL, Performance" not in message.text
 
 
 @pytest.fixture(autouse=True)
@@ -97,8 +103,6 @@ def picture(page):
           return [w, h, btoa(text)];
         }"""
     )
-    import base64
-
     return np.frombuffer(base64.b64decode(pixels), np.uint8).reshape(height, width, 4)
 
 
@@ -133,7 +137,8 @@ def test_scores_and_clock_are_the_files(page, replay):
             assert page.locator(f"#side-{team} .alive").inner_text().count("●") == alive
         assert page.locator("#decision").inner_text() == f"decision {frame} of {replay.decisions}"
         seconds = frame * replay.header["decision_seconds"]
-        assert page.locator("#clock").inner_text() == f"{int(seconds // 60)}:{seconds % 60:04.1f}"
+        minutes, rest = page.locator("#clock").inner_text().split(":")
+        assert 60 * int(minutes) + float(rest) == pytest.approx(seconds, abs=0.051)
 
 
 def test_the_panel_shows_the_files_numbers(page, replay):
@@ -253,7 +258,7 @@ def test_following_keeps_the_mech_in_the_middle(page):
     for frame in (5, 25):
         seek(page, frame)
         target, pose = page.evaluate(
-            "[echelon.camera.controls.target.toArray(), [echelon.mechs.poses[6].x, echelon.mechs.poses[6].y, echelon.mechs.poses[6].z]]"
+            "(({x, y, z}) => [echelon.camera.controls.target.toArray(), [x, y, z]])(echelon.mechs.poses[6])"
         )
         assert target == pytest.approx(pose, abs=1e-3)
     assert page.locator("#camera").inner_text().startswith("following Orange")
