@@ -1,4 +1,4 @@
-"""Learning comparisons: several ways to train, several seeds each, equal environment steps, judged by games.
+"""Learning comparisons: several variants of training, several seeds each, equal environment steps, evaluated by games.
 
     python benchmarks/learning.py networks
     python benchmarks/learning.py ablations --seeds 0 1 2
@@ -19,7 +19,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from echelon_jax.cli.common import GameFlags, set_up_jax
+from echelon_jax.jax_setup import set_up_jax
 
 # The original's network with the numbers that suited it best.
 ORIGINAL_NETWORK = {"network": "original", "learning_rate": 1e-3, "entropy_coefficient": 0.001, "target_kl": 0.0}
@@ -33,7 +33,7 @@ SMALL = {
     "learning_rate_end": 0.2,
     "bank_size": 16,
 }
-# 1.5 million environment steps. Mechs answer for the result after their death only once they can fight (docs/results/learning.md).
+# 1.5 million environment steps. The result after a mech's death counts only once mechs can fight (docs/results/learning.md).
 LONG = {
     "updates": 180,
     "learning_rate_end": 0.1,
@@ -43,23 +43,24 @@ LONG = {
     "after_death_start": 80,
     "after_death_ramp": 40,
 }
-# Of each comparison: its variants as (what it changes in the training configuration, rules).
+# The variants of each comparison, as (changes of the training configuration, rules).
 COMPARISONS: dict[str, dict[str, tuple[dict[str, Any], str]]] = {
-    "networks": {"modern": ({}, "mended"), "original": (ORIGINAL_NETWORK, "mended")},
+    "networks": {"modern": ({}, "revised"), "original": (ORIGINAL_NETWORK, "revised")},
     "ablations": {
-        "modern": (SMALL, "mended"),
-        "no_layer_norm": ({**SMALL, "layer_norm": False}, "mended"),
-        "mean_pooling": ({**SMALL, "attention": False}, "mended"),
-        "share_after_death": ({**SMALL, "after_death": 1.0}, "mended"),
+        "modern": (SMALL, "revised"),
+        "no_layer_norm": ({**SMALL, "layer_norm": False}, "revised"),
+        "mean_pooling": ({**SMALL, "attention": False}, "revised"),
+        "share_after_death": ({**SMALL, "after_death": 1.0}, "revised"),
     },
-    "rules": {"mended": (ORIGINAL_NETWORK, "mended"), "original": (ORIGINAL_NETWORK, "original")},
-    "long": {"modern": (LONG, "mended")},
+    "rules": {"revised": (ORIGINAL_NETWORK, "revised"), "original": (ORIGINAL_NETWORK, "original")},
+    "long": {"modern": (LONG, "revised")},
 }
 PRESETS = {"networks": "cpu", "ablations": "smoke", "rules": "cpu", "long": "cpu"}
+SIZES = {"smoke": 28, "cpu": 40}  # edge of the map by preset, in voxels
 TITLES = {
     "networks": "The modern network against the original's",
     "ablations": "What the parts of the modern learner do",
-    "rules": "The mended game against the original's",
+    "rules": "The revised game against the original's",
     "long": "Longer runs",
 }
 SHOWN = {"win_rate": "wins in training", "zone_share": "zone share", "per_episode/damage_learner": "damage per episode"}
@@ -79,9 +80,9 @@ def untrained(config: Any, env_config: Any) -> Any:
     import jax
     import jax.numpy as jnp
 
-    from echelon_jax.learn.checkpoint import Policy
-    from echelon_jax.learn.normalize import empty_moments
-    from echelon_jax.learn.trainer import make_network
+    from echelon_jax.policies.normalize import empty_moments
+    from echelon_jax.policies.registry import make_network
+    from echelon_jax.runs.checkpoint import Policy
 
     network = make_network(config, env_config)
     params_key, _, _ = jax.random.split(jax.random.key(config.seed), 3)
@@ -92,24 +93,26 @@ def untrained(config: Any, env_config: Any) -> Any:
 
 def run_seed(seed: int, preset: str, overrides: dict[str, Any], rules: str, games: int, folder: Path) -> dict[str, Any]:
     """Train one seed of a variant and evaluate it before and after."""
-    from echelon_jax.cli.evaluate import evaluate_policy
-    from echelon_jax.cli.train import DEFAULT_SIZE
-    from echelon_jax.learn.checkpoint import load_policy
-    from echelon_jax.learn.config import TrainConfig
-    from echelon_jax.learn.runner import Runner
+    from echelon_jax.config import EnvConfig
+    from echelon_jax.evaluation.matches import evaluate
+    from echelon_jax.runs.checkpoint import load_policy
+    from echelon_jax.runs.runner import Runner
+    from echelon_jax.training.config import TrainConfig
 
-    env_config = GameFlags(rules=rules).config(DEFAULT_SIZE[preset])
+    make = EnvConfig.revised if rules == "revised" else EnvConfig.original
+    env_config = make(size_x=SIZES[preset], size_y=SIZES[preset])
     config = TrainConfig.preset(preset, **{**overrides, "seed": seed}).validate()
     resume = (folder / "checkpoints").exists()
     Runner(folder, config, env_config, resume=resume).train()
     lines = (folder / "metrics.jsonl").read_text().splitlines()
     results = {}
     for name, policy in (("untrained", untrained(config, env_config)), ("trained", load_policy(folder))):
-        results[name] = evaluate_policy(policy, "scripted", games=games, arenas=games, seed=EVALUATION_SEED)
+        result = evaluate(policy, "scripted", games=games, arenas=games, seed=EVALUATION_SEED)
+        results[name] = result.against["scripted"]
     keys = ("update", "env_steps", "env_steps_per_cpu_second", *SHOWN)
     curve = [{key: line.get(key) for key in keys} for line in map(json.loads, lines)]
     # From the lines, so that a run that was cut off and resumed costs all that it cost; compiling is not in them.
-    steps = config.decisions_per_update * config.updates_per_launch
+    steps = config.decisions_per_update * config.updates_per_call
     cpu = sum(steps / point["env_steps_per_cpu_second"] for point in curve)
     kept = {
         name: {key: row[key] for key in (*JUDGED, "win_rate_low", "win_rate_high")} for name, row in results.items()
@@ -148,7 +151,7 @@ def span(values: list[float]) -> str:
 
 def page(name: str, report: dict[str, Any]) -> str:
     """The report as a page of text."""
-    from echelon_jax.learn.evaluation import wilson
+    from echelon_jax.intervals import wilson
 
     variants = report["variants"]
     first = next(iter(variants.values()))

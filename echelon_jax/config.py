@@ -1,4 +1,4 @@
-"""Static configuration of an arena: sizes, clock and switches. Frozen and hashable; a different value is a new compile."""
+"""Static configuration of an arena: sizes, clock and switches. It is hashable, and another value compiles another program."""
 
 from __future__ import annotations
 
@@ -6,13 +6,14 @@ import dataclasses
 import math
 from typing import Any
 
+from echelon_jax.plugins import is_import_path
 from echelon_jax.rules.formation import formation_pitch, smallest_map, smallest_rows
 
 OBSERVATION_MODES = ("full", "partial")
 INTERFACE_FIELDS = ("observation", "actions", "reward")
-INTERFACES = ("original", "modern")  # what those may be
-RULE_SETS = ("original", "mended")
-# Rules of the original that are mended where the switch is on, as it is by default.
+INTERFACES = ("original", "modern")  # implementations of this package; env/interfaces.py looks them up
+RULE_SETS = ("original", "revised")
+# Rules of the original that are revised where the switch is on, as it is by default.
 SWITCHES = (
     "spawn_without_overlap",
     "true_voxel_hp",
@@ -48,7 +49,7 @@ def _is_number(value: object) -> bool:
 
 @dataclasses.dataclass(frozen=True)
 class EnvConfig:
-    """Everything about an arena that is compiled in; by default the mended game, `EnvConfig.original()` is the original's.
+    """Everything about an arena that is compiled in; by default the revised game, `EnvConfig.original()` is the original's.
 
     Attributes:
         size_x, size_y, size_z: map size in voxels. x and y at least 20, and y at least 4 + 7 per pack (4 + 8 with
@@ -63,8 +64,8 @@ class EnvConfig:
         target_selection, ewar, observation_control, communication: the original's four enable switches.
         voxel_size_m: edge of a voxel in metres; scales gravity only.
         clearance_z: levels counted by the local obstacle map.
-        spawn_without_overlap ... tie_is_draw: the mended rules, one switch each, on by default; see docs/differences.md.
-        observation, actions, reward: "modern" (the default) or "original".
+        spawn_without_overlap ... tie_is_draw: the revised rules, one switch each, on by default; see docs/differences.md.
+        observation, actions, reward: "modern" (the default), "original", or an import path (env/interface.py).
 
     Raises:
         ValueError: naming the field and its allowed values.
@@ -150,7 +151,9 @@ class EnvConfig:
         for field in ("target_selection", "ewar", "observation_control", "communication", *SWITCHES):
             _require(isinstance(getattr(self, field), bool), field, "true or false", getattr(self, field))
         for field in INTERFACE_FIELDS:
-            _require(getattr(self, field) in INTERFACES, field, f"one of {', '.join(INTERFACES)}", getattr(self, field))
+            value = getattr(self, field)
+            named = isinstance(value, str) and (value in INTERFACES or is_import_path(value))
+            _require(named, field, f"one of {', '.join(INTERFACES)} or an import path package.module:NAME", value)
         _require(
             _is_number(self.voxel_size_m) and self.voxel_size_m > 0,
             "voxel_size_m",
@@ -187,7 +190,7 @@ class EnvConfig:
         return cls(**{**letter, **overrides})
 
     @classmethod
-    def mended(cls, **overrides: Any) -> EnvConfig:
+    def revised(cls, **overrides: Any) -> EnvConfig:
         """The default game, `EnvConfig(**overrides)`, by the name of its rule set."""
         return cls(**overrides)
 
@@ -202,21 +205,9 @@ class EnvConfig:
         return 5 * self.num_packs
 
     @property
-    def action_size(self) -> int:
-        """Components of one mech's action: 9 base, 5 target preferences, 4 observation controls, the message.
-
-        Modern: 9 base, a target preference per hostile and one for none, 3 of EWAR, the message.
-        """
-        if self.actions == "modern":
-            return 13 + self.team_size + self.comm_dim
-        return 18 + self.comm_dim
-
-    @property
-    def observation_size(self) -> int:
-        """Entries of one mech's observation; modern: 31 for each other mech, 678 in planes, the rest about the mech itself."""
-        if self.observation == "modern":
-            return 145 + 31 * (self.num_mechs - 1) + 678 + 5 * self.comm_dim
-        return 549 + 5 * self.comm_dim
+    def counts_effective_damage(self) -> bool:
+        """Whether damage is also counted as the target's loss, which every reward but the original's may be paid by."""
+        return self.reward != "original"
 
     @property
     def decision_seconds(self) -> float:
@@ -225,7 +216,7 @@ class EnvConfig:
 
     @property
     def max_steps(self) -> int:
-        """Decision steps until time is up (environment spec 4.1)."""
+        """Decision steps until time is up (docs/spec/environment.md 4.1)."""
         return math.ceil(self.max_episode_seconds / (self.dt * self.substeps))
 
     @property

@@ -19,6 +19,7 @@ from typing import Any
 
 from echelon_jax.cli.common import set_up_jax
 from echelon_jax.cli.errors import UsageError
+from echelon_jax.env.interfaces import action_layout
 
 BENCHES = ("env", "train")
 SIZE = 60
@@ -98,12 +99,12 @@ def bench_env(arenas: int, seconds: float) -> dict[str, float]:
     resetting = AutoReset(env)
     params = env.params(env.make_bank(generate_worlds(config, bank_seeds(0, 0, 0, 64))))
 
-    def launch(state: Any, params: Any, key: Any) -> Any:
+    def call(state: Any, params: Any, key: Any) -> Any:
         def one(state: Any, key: Any) -> tuple[Any, Any]:
             env_key, action_key = jax.random.split(key)
-            shape = (arenas, config.num_mechs, config.action_size)
+            shape = (arenas, config.num_mechs, action_layout(config).size)
             actions = jax.random.uniform(action_key, shape, jnp.float32, -1.0, 1.0)
-            state, step = resetting.step_batch(params, jax.random.split(env_key, arenas), state, actions)
+            state, step = resetting.step_batch(jax.random.split(env_key, arenas), state, actions, params)
             # Every result is used, so that nothing is optimised away.
             used = step.observation.sum() + step.reward.sum() + step.final_observation[:, 0, 0].sum()
             return state, (used, step.episode_over.sum())
@@ -111,9 +112,9 @@ def bench_env(arenas: int, seconds: float) -> dict[str, float]:
         state, (used, ended) = jax.lax.scan(one, state, jax.random.split(key, STEPS_PER_LAUNCH))
         return state, used.sum(), ended.sum()
 
-    state, _ = jax.jit(env.reset_batch)(params, jax.random.split(jax.random.key(0), arenas))
+    state, _ = jax.jit(env.reset_batch)(jax.random.split(jax.random.key(0), arenas), params)
     key = jax.random.key(1)
-    compiled, trace_seconds, compile_seconds = _compile(jax.jit(launch, donate_argnums=0), state, params, key)
+    compiled, trace_seconds, compile_seconds = _compile(jax.jit(call, donate_argnums=0), state, params, key)
     carry = [state]
 
     def run(i: int) -> None:
@@ -139,8 +140,8 @@ def bench_train(arenas: int, seconds: float) -> dict[str, float]:
     from echelon_jax.config import EnvConfig
     from echelon_jax.env.autoreset import AutoReset
     from echelon_jax.env.environment import Echelon
-    from echelon_jax.learn.config import TrainConfig
-    from echelon_jax.learn.trainer import make_train
+    from echelon_jax.training.config import TrainConfig
+    from echelon_jax.training.trainer import make_train
     from echelon_jax.worldgen.bank import bank_seeds, generate_worlds
 
     config = EnvConfig.original(size_x=SIZE, size_y=SIZE)
@@ -149,7 +150,7 @@ def bench_train(arenas: int, seconds: float) -> dict[str, float]:
     train_config = TrainConfig(arenas=arenas, rollout_steps=128, epochs=4, minibatches=4, hidden=128, lstm=128)
     trainer = make_train(AutoReset(env), train_config)
     state = trainer.init(jax.random.key(0), params)
-    compiled, trace_seconds, compile_seconds = _compile(trainer.launch, state, params)
+    compiled, trace_seconds, compile_seconds = _compile(trainer.run_updates, state, params)
     carry = [state]
 
     def run(i: int) -> None:

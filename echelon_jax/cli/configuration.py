@@ -15,8 +15,8 @@ from echelon_jax.cli.common import SWITCH_TEXTS
 from echelon_jax.cli.errors import UsageError, checked
 from echelon_jax.cli.fields import field_texts
 from echelon_jax.config import SWITCHES, EnvConfig
-from echelon_jax.learn import migrations
-from echelon_jax.learn.config import PRESETS, TrainConfig
+from echelon_jax.runs import migrations
+from echelon_jax.training.config import PRESETS, TrainConfig
 
 DESCRIBED = ("version", "jax", "git", "run", "format", "train", "env")  # keys of a run's config.json
 
@@ -24,7 +24,7 @@ DESCRIBED = ("version", "jax", "git", "run", "format", "train", "env")  # keys o
 def read_configuration(path: Path) -> tuple[dict[str, Any], dict[str, Any]]:
     """Return the training and environment fields of a config.json, or of the run directory that holds one.
 
-    Fields that a run of an older version does not have get the value that did then what the run did (learn/migrations.py);
+    Fields that a run of an older version does not have get the value that did then what the run did (runs/migrations.py);
     those that a file written by hand leaves out, one without "version", are left to their defaults by the caller.
 
     Raises:
@@ -39,7 +39,7 @@ def read_configuration(path: Path) -> tuple[dict[str, Any], dict[str, Any]]:
         raise UsageError(f"config {file} is not JSON: {error}") from error
     if not isinstance(described, dict) or not isinstance(described.get("train"), dict):
         raise UsageError(f"config {file} must have the sections train and env of a run's config.json")
-    sections = described["train"], described.get("env", {})
+    sections = migrations.renamed(described["train"]), described.get("env", {})
     _refuse_unknown(file, "", described, DESCRIBED)
     for section, fields, kind in zip(("train.", "env."), sections, (TrainConfig, EnvConfig), strict=True):
         _refuse_unknown(file, section, fields, [f.name for f in dataclasses.fields(kind)])
@@ -76,17 +76,17 @@ def page() -> str:
     for field in dataclasses.fields(TrainConfig):
         values = " | ".join(_show(getattr(preset, field.name)) for preset in presets)
         lines.append(f"| `{field.name}` | {values} | {texts.get(field.name, '')} |")
-    lines += ["", "## Game", "", "| field | mended | original | |", "| --- | --- | --- | --- |"]
+    lines += ["", "## Game", "", "| field | revised | original | |", "| --- | --- | --- | --- |"]
     texts = field_texts(EnvConfig) | SWITCH_TEXTS
     for field in dataclasses.fields(EnvConfig):
-        mended, original = (
+        revised, original = (
             _show(getattr(made, field.name))
             for made in (
-                EnvConfig.mended(observation="modern", actions="modern", reward="modern"),
+                EnvConfig.revised(observation="modern", actions="modern", reward="modern"),
                 EnvConfig.original(),
             )
         )
-        lines.append(f"| `{field.name}` | {mended} | {original} | {texts.get(field.name, '')} |")
+        lines.append(f"| `{field.name}` | {revised} | {original} | {texts.get(field.name, '')} |")
     lines += [
         "",
         "`--size`, `--packs` and `--mode` are short for `size_x` and `size_y`, `num_packs` and `observation_mode`; `--rules`",

@@ -6,17 +6,16 @@ import dataclasses
 import json
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import tyro
 
-from echelon_jax.cli.common import behaviour_table, games_table, set_up_jax
+from echelon_jax.cli.common import set_up_jax
 from echelon_jax.cli.errors import UsageError
 
 if TYPE_CHECKING:
-    from echelon_jax.learn.checkpoint import Policy
-    from echelon_jax.learn.matches import Evaluation
-    from echelon_jax.learn.recording import Recorder
+    from echelon_jax.evaluation.matches import Evaluation
+    from echelon_jax.evaluation.recording import Recorder
 
 
 @dataclasses.dataclass(frozen=True)
@@ -54,9 +53,10 @@ class EvaluateCommand:
         """
         self._check()
         set_up_jax(self.threads)
-        from echelon_jax.learn.checkpoint import CheckpointError
-        from echelon_jax.learn.matches import evaluate
-        from echelon_jax.learn.recording import Recorder
+        from echelon_jax.evaluation.matches import evaluate
+        from echelon_jax.evaluation.recording import Recorder
+        from echelon_jax.evaluation.tables import behaviour_table, games_table
+        from echelon_jax.runs.checkpoint import CheckpointError
         from echelon_jax.viewing.extras import MissingExtra, drawing
 
         record = Recorder(self.gif) if self.gif is not None else None
@@ -117,43 +117,11 @@ class EvaluateCommand:
         (out / "evaluation.json").write_text(json.dumps(result.report(), indent=1))
         write_figure(out / "evaluation.png", evaluation_figure(result))
         if record is not None and record.game is not None:
-            place = out / f"game{record.game}.gif"
-            write_gif(place, result.env_config, record.frames, a_is_blue=record.game % 2 == 0)
+            path = out / f"game{record.game}.gif"
+            write_gif(path, result.env_config, record.frames, a_is_blue=record.game % 2 == 0)
 
 
 def show_progress(opponent: str, done: int, total: int) -> None:
     """Show how many games are finished, on a terminal only."""
     if sys.stderr.isatty():
         print(f"\r{opponent}: {done} of {total} games", end="" if done < total else "\n", file=sys.stderr, flush=True)
-
-
-def evaluate_policy(
-    policy: Policy,
-    opponent: str,
-    other: Policy | None = None,
-    *,
-    games: int = 200,
-    arenas: int = 100,
-    seed: int = 0,
-    fire_probability: float = 1.0,
-    deterministic: bool = False,
-    show_progress: bool = False,
-) -> dict[str, Any]:
-    """Play `games` paired games of a policy against one opponent and return what `matches.evaluate` says of them."""
-    from echelon_jax.learn.matches import evaluate
-
-    result = evaluate(
-        policy,
-        opponent if other is None else other,
-        games=games,
-        arenas=min(arenas, games),
-        seed=seed,
-        fire_probability=fire_probability,
-        deterministic=deterministic,
-        progress=_SHOW if show_progress else None,
-    )
-    [summary] = result.against.values()
-    return summary
-
-
-_SHOW = show_progress

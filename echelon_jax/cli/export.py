@@ -11,10 +11,10 @@ import tyro
 from echelon_jax.cli.common import GameFlags, set_up_jax
 from echelon_jax.cli.errors import UsageError, checked
 from echelon_jax.cli.train import DEFAULT_SIZE, TrainFlags
-from echelon_jax.learn.config import PRESETS, TrainConfig
+from echelon_jax.training.config import PRESETS, TrainConfig
 
 if TYPE_CHECKING:
-    from echelon_jax.learn.checkpoint import Policy
+    from echelon_jax.runs.checkpoint import Policy
 
 FORMATS = {"torch": ".safetensors", "original": ".pt", "onnx": ".onnx"}
 PACKAGES = "this command needs PyTorch and safetensors: pip install 'echelon-jax[torch]'"
@@ -59,11 +59,11 @@ class ExportCommand:
         set_up_jax(self.threads)
         _need_torch()
         from echelon_jax.export.weights import ExportError
-        from echelon_jax.learn.checkpoint import CheckpointError
+        from echelon_jax.runs.checkpoint import CheckpointError
 
         try:
             policy = self._policy()
-            out = self.out or self._default_place()
+            out = self.out or self._default_path()
             for path in self._write(policy, out):
                 print(f"wrote {path}")
             return self._check(policy, out)
@@ -71,7 +71,7 @@ class ExportCommand:
             raise UsageError(str(error)) from error
 
     def _policy(self) -> Policy:
-        from echelon_jax.learn.checkpoint import load_policy
+        from echelon_jax.runs.checkpoint import load_policy
 
         if self.run_path.suffix != ".pt":
             return load_policy(self.run_path)
@@ -82,13 +82,13 @@ class ExportCommand:
             print(f"note: {note}")
         return policy
 
-    def _default_place(self) -> Path:
-        place = self.run_path
-        if place.is_file():
-            place = place.parent
-        elif place.absolute().parent.name == "checkpoints":
-            place = place.absolute().parents[1]
-        return place / "export" / f"policy{FORMATS[self.format]}"
+    def _default_path(self) -> Path:
+        path = self.run_path
+        if path.is_file():
+            path = path.parent
+        elif path.absolute().parent.name == "checkpoints":
+            path = path.absolute().parents[1]
+        return path / "export" / f"policy{FORMATS[self.format]}"
 
     def _write(self, policy: Policy, out: Path) -> list[Path]:
         from echelon_jax.export.torch_files import torch_module, write_torch
@@ -162,7 +162,7 @@ class ImportCommand:
         from echelon_jax.export.original import import_original
         from echelon_jax.export.start_run import start_run
         from echelon_jax.export.weights import ExportError
-        from echelon_jax.learn.checkpoint import CheckpointError
+        from echelon_jax.runs.checkpoint import CheckpointError
 
         try:
             policy, notes = import_original(self.file)
@@ -172,10 +172,10 @@ class ImportCommand:
                 theirs, ours = getattr(policy.env_config, field.name), getattr(env_config, field.name)
                 if theirs != ours:
                     print(f"note: {self.file} was made for {field.name} = {theirs!r}, this run has {ours!r}")
-            place = start_run(policy, self.run_dir, config, env_config)
+            path = start_run(policy, self.run_dir, config, env_config)
         except (ExportError, CheckpointError) as error:
             raise UsageError(str(error)) from error
-        print(f"wrote {place}")
+        print(f"wrote {path}")
         print(f"go on with: echelon train --resume --run-dir {self.run_dir} and the same flags")
         return 0
 

@@ -15,14 +15,16 @@ from rich.table import Table
 from echelon_jax.config import EnvConfig
 from echelon_jax.env.autoreset import AutoReset
 from echelon_jax.env.environment import Echelon
+from echelon_jax.env.interfaces import action_layout, observation_layout, observation_of
 from echelon_jax.env.layout import CONTACTS
 from echelon_jax.env.state import Bank, EnvParams
-from echelon_jax.learn.config import TrainConfig
-from echelon_jax.learn.network_size import network_size
-from echelon_jax.learn.rewards import reward_weights
-from echelon_jax.learn.runner import launches_between_saves
-from echelon_jax.learn.trainer import TrainState, make_network, make_train
+from echelon_jax.policies.network_size import network_size
+from echelon_jax.policies.registry import make_network
+from echelon_jax.runs.runner import calls_between_saves
 from echelon_jax.sim.rules import sim_rules
+from echelon_jax.training.config import TrainConfig
+from echelon_jax.training.reward_weights import reward_weights
+from echelon_jax.training.trainer import TrainState, make_train
 
 # Fields in which two runs must agree for the speed of one to say something about the other.
 SAME_SPEED = ("arenas", "rollout_steps", "epochs", "minibatches", "network", "hidden", "lstm", "opponent")
@@ -40,7 +42,7 @@ def abstract_bank(config: EnvConfig, worlds: int) -> Bank:
     def shape(dtype: Any, *rest: int) -> Any:
         return jax.ShapeDtypeStruct((worlds, *rest), dtype)
 
-    remembers = config.observation == "modern" and config.observation_mode == "partial"
+    remembers = observation_of(config).remembers_sightings(config)
     return Bank(
         material=shape(jnp.uint8, voxels),
         hp=shape(jnp.int16, voxels),
@@ -52,7 +54,7 @@ def abstract_bank(config: EnvConfig, worlds: int) -> Bank:
         position=shape(jnp.float32, n, 3),
         yaw=shape(jnp.float32, n),
         seed=shape(jnp.int32),
-        observation=shape(jnp.float32, n, config.observation_size),
+        observation=shape(jnp.float32, n, observation_layout(config).size),
         contact_slots=shape(jnp.int32, n, CONTACTS),
         known=shape(jnp.bool_, n, n) if remembers else None,
     )
@@ -91,13 +93,13 @@ def memory(config: TrainConfig, env_config: EnvConfig) -> dict[str, int]:
     loops = stacked_bytes(jax.make_jaxpr(trainer.update)(state, env_params).jaxpr)
     rollout = max(loops)
     loops.remove(rollout)
-    arenas = state.actors.env_state
+    arenas = state.runner_state.env_state
     return {
         "parameters": sum(leaf.size for leaf in jax.tree.leaves(state.params)),
         "network": tree_bytes(state.params),
         "optimiser": tree_bytes(state.optimizer),
         "arenas": tree_bytes(arenas),
-        "observations and memories": tree_bytes(state.actors) - tree_bytes(arenas),
+        "observations and memories": tree_bytes(state.runner_state) - tree_bytes(arenas),
         "worlds": tree_bytes(bank),
         "rollout": rollout[0],
         "unrolled": max((most for _, most in loops), default=0),
@@ -142,15 +144,15 @@ def print_plan(
     c, e, needs = config, env_config, memory(config, env_config)
     needs.pop("parameters")
     steps = c.updates * c.decisions_per_update
-    launches = c.updates // c.updates_per_launch
-    between = launches_between_saves(save_every)
-    saves = math.ceil(launches / between)
+    calls = c.updates // c.updates_per_call
+    between = calls_between_saves(save_every)
+    saves = math.ceil(calls / between)
     table = Table(title=f"Plan of {run_dir} (nothing was compiled or written)", show_header=False)
     table.add_row(
         "game", f"{e.team_size} against {e.team_size} on {e.size_x}x{e.size_y}x{e.size_z}, {e.max_steps} decisions"
     )
-    table.add_row("observation", f"float32 [{c.arenas}, {e.num_mechs}, {e.observation_size}], {e.observation}")
-    table.add_row("actions", f"float32 [{c.arenas}, {e.num_mechs}, {e.action_size}], {e.actions}")
+    table.add_row("observation", f"float32 [{c.arenas}, {e.num_mechs}, {observation_layout(e).size}], {e.observation}")
+    table.add_row("actions", f"float32 [{c.arenas}, {e.num_mechs}, {action_layout(e).size}], {e.actions}")
     table.add_row("reward", e.reward)
     table.add_row("network", f"{c.network}, {network_size(make_network(c, e), e.team_size)}")
     table.add_row(
@@ -160,10 +162,10 @@ def print_plan(
     )
     table.add_row("update", f"{c.epochs} epochs x {c.minibatches} minibatches of {c.arenas // c.minibatches} arenas")
     table.add_section()
-    table.add_row("updates", f"{c.updates:,} in {launches:,} launches of {c.updates_per_launch}")
+    table.add_row("updates", f"{c.updates:,} in {calls:,} calls of {c.updates_per_call}")
     table.add_row("environment steps", f"{steps:,}")
     table.add_row(
-        "checkpoints", f"{saves:,}: every {between} launches and at the end; a crash repeats {save_every} at most"
+        "checkpoints", f"{saves:,}: every {between} calls and at the end; a crash repeats {save_every} at most"
     )
     table.add_row(
         "worlds", f"{c.bank_size} at a time, {c.bank_size + c.bank_swaps(c.updates - 1) * c.bank_swap_size:,} in all"

@@ -8,12 +8,12 @@ from typing import Any
 
 import tyro
 
-from echelon_jax.cli.common import GameFlags, behaviour_table, games_table, set_up_jax
+from echelon_jax.cli.common import GameFlags, set_up_jax
 from echelon_jax.cli.configuration import read_configuration
 from echelon_jax.cli.errors import UsageError, checked
 from echelon_jax.cli.fields import given, override_flags
 from echelon_jax.config import EnvConfig
-from echelon_jax.learn.config import PRESETS, TrainConfig
+from echelon_jax.training.config import PRESETS, TrainConfig
 
 DEFAULT_PRESET = "cpu"
 DEFAULT_SIZE = {"smoke": 28, "cpu": 40, "gpu": 60}
@@ -78,10 +78,10 @@ class TrainCommand:
         if self.preset == "gpu" and not self.dry_run:
             _require_gpu()
 
-        from echelon_jax.learn.checkpoint import CheckpointError
-        from echelon_jax.learn.rewards import reward_weights
-        from echelon_jax.learn.runner import Runner
-        from echelon_jax.learn.trainer import make_network
+        from echelon_jax.policies.registry import make_network
+        from echelon_jax.runs.checkpoint import CheckpointError
+        from echelon_jax.runs.runner import Runner
+        from echelon_jax.training.reward_weights import reward_weights
 
         checked(reward_weights, config, env_config)
         checked(make_network, config, env_config)
@@ -93,18 +93,18 @@ class TrainCommand:
 
             print_plan(config, env_config, run_dir, self.save_every, self.eval_games)
             return 0
-        places = [run_dir]
+        run_dirs = [run_dir]
         try:
             if self.seeds > 1:
-                from echelon_jax.learn.seeds import seed_directories, train_seeds
+                from echelon_jax.runs.seeds import seed_directories, train_seeds
 
-                places = seed_directories(run_dir, self.seeds)
+                run_dirs = seed_directories(run_dir, self.seeds)
                 train_seeds(
                     run_dir,
                     config,
                     env_config,
                     self.seeds,
-                    lambda place, own: self._sinks(place, own, env_config),
+                    lambda path, own: self._sinks(path, own, env_config),
                     resume=self.resume,
                     save_every=self.save_every,
                     keep=self.keep,
@@ -125,8 +125,8 @@ class TrainCommand:
                 runner.sinks = self._sinks(run_dir, config, env_config)
                 runner.train()
             if self.eval_games:
-                for place in places:
-                    self._evaluate(place, config.seed)
+                for path in run_dirs:
+                    self._evaluate(path, config.seed)
         except CheckpointError as error:
             raise UsageError(str(error)) from error
         return 0
@@ -159,8 +159,8 @@ class TrainCommand:
     def _sinks(self, run_dir: Path, config: TrainConfig, env_config: EnvConfig) -> list[Any]:
         if self.wandb is None:
             return []
-        from echelon_jax.learn.runs import describe
-        from echelon_jax.learn.sinks import WeightsAndBiases
+        from echelon_jax.runs.description import describe
+        from echelon_jax.runs.sinks import WeightsAndBiases
 
         return [WeightsAndBiases(self.wandb, run_dir, describe(config, env_config))]
 
@@ -169,16 +169,15 @@ class TrainCommand:
 
         from rich.console import Console
 
-        from echelon_jax.cli.evaluate import evaluate_policy
-        from echelon_jax.learn.checkpoint import load_policy
+        from echelon_jax.cli.evaluate import show_progress
+        from echelon_jax.evaluation.matches import evaluate
+        from echelon_jax.evaluation.tables import behaviour_table, games_table
+        from echelon_jax.runs.checkpoint import load_policy
 
         policy, console = load_policy(run_dir), Console()
         console.print(f"Playing {self.eval_games} evaluation games on maps that training never saw ...")
-        results = {}
-        for name in ("scripted", "random"):
-            results[name] = evaluate_policy(
-                policy, name, games=self.eval_games, arenas=self.eval_games, seed=seed, show_progress=True
-            )
+        opponents, games = ("scripted", "random"), self.eval_games
+        results = evaluate(policy, opponents, games=games, arenas=games, seed=seed, progress=show_progress).against
         (run_dir / "evaluation.json").write_text(json.dumps(results, indent=1))
         console.print(games_table(f"{run_dir} after update {policy.update}", results))
         console.print(behaviour_table(results))
@@ -195,8 +194,8 @@ def _require_gpu() -> None:
 
 def _fresh_directory(name: str) -> Path:
     base, number = Path("runs") / name, 1
-    place = base
-    while place.exists():
+    path = base
+    while path.exists():
         number += 1
-        place = base.with_name(f"{name}-{number}")
-    return place
+        path = base.with_name(f"{name}-{number}")
+    return path

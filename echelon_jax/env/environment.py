@@ -1,4 +1,6 @@
-"""The environment: worlds in, observations, rewards and flags out, for many arenas or one (environment spec 3.1, 5.2).
+"""The environment: worlds in, observations, rewards and flags out, for many arenas or one.
+
+Source: docs/spec/environment.md 3.1, 5.2.
 
 Every function is pure and may be jitted with the environment as a constant. A step never resets; `AutoReset` does.
 """
@@ -15,25 +17,20 @@ import numpy as np
 from jaxtyping import Array, Bool, Float32, Int32, Key
 
 from echelon_jax.config import EnvConfig
-from echelon_jax.env import actions_modern, observations_modern
-from echelon_jax.env.actions import broadcast, decide, sanitise
-from echelon_jax.env.episode import add_score, flags, judge, team_hp, zone_distance, zone_tick
-from echelon_jax.env.layout import CONTACTS, Layout, action_layout, observation_layout
-from echelon_jax.env.observations import Observed, observe
-from echelon_jax.env.rewards import original_rewards, rewards
-from echelon_jax.env.rewards_modern import modern_rewards
-from echelon_jax.env.rewards_modern import rewards as rewards_modern
+from echelon_jax.env.actions import broadcast, sanitise
+from echelon_jax.env.episode import add_score, episode_outcome, flags, team_hp, zone_distance, zone_tick
+from echelon_jax.env.interfaces import action_layout, actions_of, observation_layout, observation_of, reward_of
+from echelon_jax.env.layout import CONTACTS, Layout
+from echelon_jax.env.observed import Observed
+from echelon_jax.env.rewards import Transition
 from echelon_jax.env.state import (
     REWARD_COMPONENTS,
     STATISTICS,
+    ArenaMap,
     Bank,
     EnvParams,
     EnvState,
     Info,
-    ModernRewardWeights,
-    Place,
-    Recall,
-    RewardWeights,
     Step,
 )
 from echelon_jax.env.statistics import step_statistics
@@ -66,8 +63,8 @@ def bank_maps(bank: Bank) -> Maps:
 
 def state_maps(state: EnvState) -> Maps:
     """The large arrays of a state, one row per arena."""
-    grid, place = state.sim.grid, state.place
-    return Maps(grid.material, grid.hp, grid.collides, grid.opaque, place.occupancy, place.telemetry)
+    grid, arena_map = state.sim.grid, state.arena_map
+    return Maps(grid.material, grid.hp, grid.collides, grid.opaque, arena_map.occupancy, arena_map.telemetry)
 
 
 def fresh_state(
@@ -81,7 +78,7 @@ def fresh_state(
     contact_slots: Int32[Array, "arenas mechs 5"],
     known: Bool[Array, "arenas mechs mechs"] | None = None,
 ) -> EnvState:
-    """The start of an episode: unhurt mechs at rest on their spawn points (simulation spec 4.3).
+    """The start of an episode: unhurt mechs at rest on their spawn points (docs/spec/rules.md 4.3).
 
     `known` is who sees whom, which the modern observation remembers in partial mode; None for nobody.
     """
@@ -92,7 +89,7 @@ def fresh_state(
     grid = Grid(material=maps.material, hp=maps.hp, collides=maps.collides, opaque=maps.opaque)
     return EnvState(
         sim=initial_state(config, rules, grid, position, yaw),
-        place=Place(zone=zone, occupancy=maps.occupancy, telemetry=maps.telemetry, seed=seed),
+        arena_map=ArenaMap(zone=zone, occupancy=maps.occupancy, telemetry=maps.telemetry, seed=seed),
         messages=jnp.zeros((arenas, n, config.comm_dim), jnp.float32),
         sort_mode=none,
         hostile_only=false,
@@ -107,18 +104,16 @@ def fresh_state(
         episode_over=jnp.zeros(arenas, bool),
         reason=zeros,
         winner=zeros,
-        recall=observations_modern.first_recall(config, position, known) if config.observation == "modern" else None,
+        memory=observation_of(config).first_memory(config, position, known),
     )
 
 
-def look(config: EnvConfig, rules: SimRules, state: EnvState) -> tuple[Observed, Recall | None]:
-    """What is seen in a state, original or modern, and the memory that the modern observation keeps."""
-    if config.observation == "modern":
-        return observations_modern.observe(config, rules, state)
-    return observe(config, rules, state), None
+def observe(config: EnvConfig, rules: SimRules, state: EnvState) -> Observed:
+    """What every mech sees in a state, by the configured observation, and the memory that it keeps."""
+    return observation_of(config).observe(config, rules, state, actions_of(config).points_at_contacts)
 
 
-def keep(mask: Bool[Array, " arenas"], old: Tree, new: Tree) -> Tree:
+def select_arenas(mask: Bool[Array, " arenas"], old: Tree, new: Tree) -> Tree:
     """`old` in the arenas of `mask`, `new` elsewhere; for small arrays only, never for a grid."""
 
     def choose(a: Array, b: Array) -> Array:
@@ -139,8 +134,8 @@ def _first_sight(
     """Observation, contact slots and who is known at the start of an episode in each of a chunk of worlds."""
     unseen = jnp.full((*yaw.shape, CONTACTS), -1, jnp.int32)
     state = fresh_state(config, rules, maps, zone, position, yaw, jnp.zeros(yaw.shape[0], jnp.int32), unseen)
-    seen, recall = look(config, rules, state)
-    known = None if recall is None or recall.age is None else recall.age == 0
+    seen = observe(config, rules, state)
+    known = None if seen.memory is None or seen.memory.age is None else seen.memory.age == 0
     return seen.observation, seen.contact_slots, known
 
 
@@ -159,8 +154,8 @@ class Echelon:
     Example:
         >>> env = Echelon(EnvConfig.original(size_x=40, size_y=40))
         >>> params = env.params(env.make_bank(generate_worlds(env.config, range(8))))
-        >>> state, step = env.reset(params, jax.random.key(0))
-        >>> state, step = env.step(params, jax.random.key(1), state, jnp.zeros((10, 26)))
+        >>> state, step = env.reset(jax.random.key(0), params)
+        >>> state, step = env.step(jax.random.key(1), state, jnp.zeros((10, 26)), params)
     """
 
     config: EnvConfig
@@ -181,12 +176,12 @@ class Echelon:
 
     # Parameters and worlds.
 
-    def default_rewards(self) -> RewardWeights | ModernRewardWeights:
-        """The default weights of the reward that the configuration names."""
-        return modern_rewards(self.config) if self.config.reward == "modern" else original_rewards()
+    def default_rewards(self, gamma: float = 0.99) -> Any:
+        """The default weights of the configured reward; `gamma` is the learner's discount."""
+        return reward_of(self.config).default_weights(self.config, gamma)
 
-    def _weights(self, weights: RewardWeights | ModernRewardWeights) -> RewardWeights | ModernRewardWeights:
-        kind = ModernRewardWeights if self.config.reward == "modern" else RewardWeights
+    def _weights(self, weights: Any) -> Any:
+        kind = reward_of(self.config).weights_type
         if not isinstance(weights, kind):
             raise ValueError(
                 f"rewards must be {kind.__name__} for reward {self.config.reward!r}, got {type(weights).__name__}"
@@ -197,7 +192,7 @@ class Echelon:
         self,
         bank: Bank,
         rules: SimRules | None = None,
-        rewards: RewardWeights | ModernRewardWeights | None = None,
+        rewards: Any = None,
     ) -> EnvParams:
         """What a step reads besides the state: the bank, and rules and reward weights (the defaults without them).
 
@@ -217,10 +212,10 @@ class Echelon:
                 raise ValueError(
                     f"bank must be made for this configuration: {name} must have {size} entries a world, got {found}"
                 )
-        if bank.observation.shape[1:] != (c.num_mechs, c.observation_size):
+        if bank.observation.shape[1:] != (c.num_mechs, observation_layout(c).size):
             raise ValueError(
                 "bank must be made for this configuration: observation must be "
-                f"[{c.num_mechs}, {c.observation_size}] a world, got {bank.observation.shape[1:]}"
+                f"[{c.num_mechs}, {observation_layout(c).size}] a world, got {bank.observation.shape[1:]}"
             )
         return EnvParams(
             rules=sim_rules(c) if rules is None else rules,
@@ -280,7 +275,7 @@ class Echelon:
         )
 
     def reset_batch(
-        self, params: EnvParams, keys: Key[Array, " arenas"], world_index: Int32[Array, " arenas"] | None = None
+        self, keys: Key[Array, " arenas"], params: EnvParams, world_index: Int32[Array, " arenas"] | None = None
     ) -> tuple[EnvState, Step]:
         """Begin an episode in every arena, in worlds drawn from the keys or in the given rows of the bank."""
         worlds = self.draw_worlds(params, keys) if world_index is None else world_index
@@ -293,30 +288,30 @@ class Echelon:
 
     def step_batch(
         self,
-        params: EnvParams,
         keys: Key[Array, " arenas"],
         state: EnvState,
         actions: Float32[Array, "arenas mechs actions"],
+        params: EnvParams,
     ) -> tuple[EnvState, Step]:
         """One decision step of every arena, noise from its key. A finished arena stays as it is and rewards nothing."""
-        return self.step_batch_with_noise(params, state, actions, sample_noise(self.config, keys))
+        return self.step_batch_with_noise(sample_noise(self.config, keys), state, actions, params)
 
     def step_batch_with_noise(
         self,
-        params: EnvParams,
+        noise: Noise,
         state: EnvState,
         actions: Float32[Array, "arenas mechs actions"],
-        noise: Noise,
+        params: EnvParams,
     ) -> tuple[EnvState, Step]:
-        """One decision step of every arena with given draws; the order of things is that of environment spec 3.1."""
-        config, rules = self.config, params.rules
+        """One decision step of every arena with given draws, in the order of docs/spec/environment.md 3.1."""
+        config, rules, layout = self.config, params.rules, self.action_layout()
         over = state.episode_over
 
         # Actions.
-        clean, bad_actions = sanitise(config, actions)
-        decision = (actions_modern.decide if config.actions == "modern" else decide)(config, state, clean)
+        clean, bad_actions = sanitise(config, layout, actions)
+        decision = actions_of(config).decide(config, state, clean)
         was_alive = state.sim.mechs.alive
-        distance_before = zone_distance(state.place, state.sim.mechs.position)
+        distance_before = zone_distance(state.arena_map, state.sim.mechs.position)
 
         # Simulation. In a finished arena everything is dead to it, so that its grid is not edited; the rest is put back.
         before = state.sim.replace(
@@ -324,25 +319,33 @@ class Echelon:
             projectiles=state.sim.projectiles.replace(alive=state.sim.projectiles.alive & ~over[:, None]),
         )
         after = simulate(config, rules, before, decision.commands, noise)
-        small = keep(over, state.sim.replace(grid=None), after.replace(grid=None))
+        small = select_arenas(over, state.sim.replace(grid=None), after.replace(grid=None))
         sim = small.replace(grid=after.grid)
         mechs = sim.mechs
 
         # Messages, zone, end of the episode, rewards.
-        zone = zone_tick(rules, mechs, state.place, config.zone_on_the_ground)
+        zone = zone_tick(rules, mechs, state.arena_map, config.zone_on_the_ground)
         score, carry = add_score(config, state.score, state.score_carry, zone.tick)
         step_count = state.step_count + 1
-        verdict = judge(config, mechs, score, carry, step_count)
-        weights, lives = self._weights(params.rewards), (was_alive, mechs.alive)
-        way = distance_before, zone_distance(state.place, mechs.position)
-        if isinstance(weights, ModernRewardWeights):
-            gained = rewards_modern(config, weights, sim.tally, zone, verdict, *lives, *way, state.place.zone[:, 2])
-        else:
-            gained = rewards(config, weights, sim.tally, zone, *lives, *way)
+        outcome = episode_outcome(config, mechs, score, carry, step_count)
+        gained = reward_of(config).rewards(
+            config,
+            self._weights(params.rewards),
+            Transition(
+                tally=sim.tally,
+                zone=zone,
+                outcome=outcome,
+                was_alive=was_alive,
+                alive=mechs.alive,
+                distance_before=distance_before,
+                distance_after=zone_distance(state.arena_map, mechs.position),
+                radius=state.arena_map.zone[:, 2],
+            ),
+        )
         fallen, legged, hot = mechs.fallen > 0, mechs.leg_hp <= 0, shutdown(rules, mechs)
         advanced = state.replace(
             sim=None,
-            messages=broadcast(config, mechs.alive, clean),
+            messages=broadcast(config, layout, mechs.alive, clean),
             sort_mode=decision.sort_mode,
             hostile_only=decision.hostile_only,
             score=score,
@@ -351,21 +354,23 @@ class Echelon:
             was_fallen=fallen,
             was_legged=legged,
             was_shutdown=hot,
-            episode_over=verdict.reason > 0,
-            reason=verdict.reason,
-            winner=verdict.winner,
+            episode_over=outcome.reason > 0,
+            reason=outcome.reason,
+            winner=outcome.winner,
         )
-        if state.recall is not None:
-            advanced = advanced.replace(recall=observations_modern.older(state.recall, state.sim.mechs.yaw, mechs.yaw))
-        kept = keep(over, state.replace(sim=None, place=None), advanced.replace(place=None))
-        result = kept.replace(sim=sim, place=state.place)
+        if state.memory is not None:
+            advanced = advanced.replace(
+                memory=observation_of(config).later_memory(state.memory, state.sim.mechs.yaw, mechs.yaw)
+            )
+        kept = select_arenas(over, state.replace(sim=None, arena_map=None), advanced.replace(arena_map=None))
+        result = kept.replace(sim=sim, arena_map=state.arena_map)
 
         # Observations and statistics.
-        seen, recall = look(config, rules, result)
+        seen = observe(config, rules, result)
         counted = step_statistics(sim.tally, state, fallen, legged, hot, bad_actions, seen.bad)
         result = result.replace(
             contact_slots=seen.contact_slots,
-            recall=recall,
+            memory=seen.memory,
             statistics=state.statistics + jnp.where(over[:, None, None], 0.0, counted),
         )
         components = jnp.where(over[:, None, None], 0.0, gained.components)
@@ -375,7 +380,7 @@ class Echelon:
     def _step(self, params: EnvParams, state: EnvState, observation: Array, components: Array) -> Step:
         """The result of a step that led to `state`; the reward is zero until it is filled in."""
         mechs = state.sim.mechs
-        zone = zone_tick(params.rules, mechs, state.place, self.config.zone_on_the_ground)
+        zone = zone_tick(params.rules, mechs, state.arena_map, self.config.zone_on_the_ground)
         terminated, truncated = flags(mechs.alive, state.reason)
         return Step(
             observation=observation,
@@ -403,24 +408,24 @@ class Echelon:
     # One arena: a batch of one without its leading axis.
 
     def reset(
-        self, params: EnvParams, key: Key[Array, ""], world_index: Int32[Array, ""] | int | None = None
+        self, key: Key[Array, ""], params: EnvParams, world_index: Int32[Array, ""] | int | None = None
     ) -> tuple[EnvState, Step]:
         """Begin an episode in one arena, in a world drawn from the key or in the given row of the bank."""
         worlds = None if world_index is None else jnp.asarray([world_index], jnp.int32)
-        return _alone(self.reset_batch(params, key[None], worlds))
+        return _alone(self.reset_batch(key[None], params, worlds))
 
     def step(
-        self, params: EnvParams, key: Key[Array, ""], state: EnvState, actions: Float32[Array, "mechs actions"]
+        self, key: Key[Array, ""], state: EnvState, actions: Float32[Array, "mechs actions"], params: EnvParams
     ) -> tuple[EnvState, Step]:
         """One decision step of one arena with noise from the key."""
-        return _alone(self.step_batch(params, key[None], _batch_of_one(state), jnp.asarray(actions)[None]))
+        return _alone(self.step_batch(key[None], _batch_of_one(state), jnp.asarray(actions)[None], params))
 
     def step_with_noise(
-        self, params: EnvParams, state: EnvState, actions: Float32[Array, "mechs actions"], noise: Noise
+        self, noise: Noise, state: EnvState, actions: Float32[Array, "mechs actions"], params: EnvParams
     ) -> tuple[EnvState, Step]:
         """One decision step of one arena with given draws (a `Noise` without its leading axis)."""
         return _alone(
-            self.step_batch_with_noise(params, _batch_of_one(state), jnp.asarray(actions)[None], _batch_of_one(noise))
+            self.step_batch_with_noise(_batch_of_one(noise), _batch_of_one(state), jnp.asarray(actions)[None], params)
         )
 
 

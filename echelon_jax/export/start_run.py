@@ -1,4 +1,4 @@
-"""A run that starts from a policy instead of from chance: update 0 of a run directory, for `train --resume`."""
+"""A run that starts from a policy instead of random parameters: update 0 of a run directory, for `train --resume`."""
 
 from __future__ import annotations
 
@@ -13,11 +13,13 @@ from echelon_jax import __version__
 from echelon_jax.config import EnvConfig
 from echelon_jax.env.autoreset import AutoReset
 from echelon_jax.env.environment import Echelon
+from echelon_jax.env.interfaces import action_layout
 from echelon_jax.export.weights import ExportError, described
-from echelon_jax.learn import checkpoint
-from echelon_jax.learn.checkpoint import CheckpointError, Policy
-from echelon_jax.learn.config import TrainConfig
-from echelon_jax.learn.trainer import TrainState, make_network, make_train
+from echelon_jax.policies.registry import make_network
+from echelon_jax.runs import checkpoint
+from echelon_jax.runs.checkpoint import CheckpointError, Policy
+from echelon_jax.training.config import TrainConfig
+from echelon_jax.training.trainer import TrainState, make_train
 from echelon_jax.worldgen.bank import bank_contents, generate_worlds
 
 
@@ -31,7 +33,7 @@ def check_fits(policy: Policy, config: TrainConfig, env_config: EnvConfig) -> No
     network = make_network(config, env_config)
     ours = {
         "observation": network.features.size,
-        "action": env_config.action_size,
+        "action": action_layout(env_config).size,
         "hidden": config.hidden,
         "lstm": config.lstm,
     }

@@ -1,4 +1,7 @@
-"""The tables of docs/parity.md, from what `echelon parity --json` printed: `python -m echelon_jax.parity.page run.json`."""
+"""The tables of docs/results/parity-tables.md, from what `echelon parity --json` printed.
+
+Use: `python -m echelon_jax.parity.page run.json`.
+"""
 
 from __future__ import annotations
 

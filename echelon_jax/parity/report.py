@@ -1,4 +1,4 @@
-"""The report of a parity run: one set of keys, as plain data for JSON and as tables for a terminal."""
+"""The report of a parity run, as plain data for JSON and as tables for a terminal."""
 
 from __future__ import annotations
 
@@ -8,11 +8,18 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
-from echelon_jax.parity import fuzz
-from echelon_jax.parity.event_counts import EventCount
-from echelon_jax.parity.free_running import FreeRunning
-from echelon_jax.parity.queries import REQUIRED_SHARE, QueryCount
-from echelon_jax.parity.teacher_forced import BY_NUDGE, BY_REFERENCE, UNEXPLAINED, Difference, FieldCount, Result
+from echelon_jax.parity.fuzzing import fuzz
+from echelon_jax.parity.recorded.event_counts import EventCount
+from echelon_jax.parity.recorded.free_running import FreeRunning
+from echelon_jax.parity.recorded.queries import REQUIRED_SHARE, QueryCount
+from echelon_jax.parity.recorded.teacher_forced import (
+    BY_NUDGE,
+    BY_REFERENCE,
+    UNEXPLAINED,
+    Difference,
+    FieldCount,
+    Result,
+)
 
 REQUIRED_AGREEMENT = 0.999  # of the rows of living mechs, before any explanation
 COLUMNS = ("rows", "exact", "within_tolerance", "explained", "unexplained")
@@ -20,7 +27,7 @@ COLUMNS = ("rows", "exact", "within_tolerance", "explained", "unexplained")
 
 @dataclasses.dataclass
 class Report:
-    """All sections of a run; a section that was not asked for, or whose data is absent, is None.
+    """All sections of a run. A section without data, or that the user left out, is None.
 
     Attributes:
         episodes: teacher-forced steps.
@@ -41,7 +48,7 @@ class Report:
     whole_set: bool = True
 
     def failures(self) -> list[str]:
-        """What falls short, one sentence each; empty when everything holds."""
+        """The failures, one sentence each; empty when everything holds."""
         found = []
         if self.episodes is not None:
             if self.episodes.unexplained:
@@ -78,7 +85,7 @@ class Report:
         }
 
     def show(self, console: Console) -> None:
-        """Print the tables and the verdict."""
+        """Print the tables and whether everything holds."""
         data = self.as_dict()
         if self.episodes is not None:
             _show_episodes(console, data["episodes"])

@@ -1,4 +1,6 @@
-"""The formation a team starts in, and the corner of the map that is kept clear for it (worldgen spec 5.2 and 5.6).
+"""The formation a team starts in, and the corner of the map that is kept clear for it.
+
+Source: docs/spec/worlds.md 5.2 and 5.6.
 
 A pack is a row of five along x, heavy first, counted from its corner; further packs are further rows along y.
 """
@@ -18,12 +20,12 @@ ALLEY = math.ceil(HEAVY_WIDTH)  # free cells in front of a fitted formation: wha
 
 
 def formation_pitch(without_overlap: bool) -> float:
-    """Voxels from mech to mech: a heavy's width, and room for both neighbours' jitter where boxes may not overlap."""
+    """Voxels from mech to mech: the width of a heavy, plus the jitter of both neighbours where boxes may not overlap."""
     return HEAVY_WIDTH + (2 * POSITION_JITTER if without_overlap else 0.0)
 
 
 def square_clear(size_x: int, size_y: int, columns: int, rows: int, pitch: float) -> int:
-    """Edge in voxels of the square that the original clears at each spawn corner (spec 5.2)."""
+    """Edge in voxels of the square that the original clears at each spawn corner (docs/spec/worlds.md 5.2)."""
     required = math.ceil(MARGIN + pitch * max(columns, rows) + 1)
     return min(max(MIN_CLEAR, math.trunc(0.25 * min(size_x, size_y)), required), size_x, size_y)
 
@@ -39,7 +41,7 @@ def formation_reach(num_packs: int, pitch: float) -> tuple[float, float]:
 def fitted_clear(size_x: int, size_y: int, num_packs: int, pitch: float) -> tuple[int, int]:
     """Edges (x, y) of the rectangle to clear where terrain is kept: the formation and an alley in front of it.
 
-    As in the original it is never narrower than a quarter of the map, so large maps are what they were.
+    As in the original it is never narrower than a quarter of the map, so large maps do not change.
     """
     quarter = math.trunc(0.25 * min(size_x, size_y))
     reach_x, reach_y = formation_reach(num_packs, pitch)

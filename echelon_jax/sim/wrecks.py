@@ -1,4 +1,4 @@
-"""Wrecks: what a dying mech leaves in the grid, and the CRC32 roll that picks its material (simulation spec 8.7)."""
+"""Wrecks: the debris of a dead mech in the grid, and the CRC32 roll of its material (docs/spec/rules.md 8.7)."""
 
 from __future__ import annotations
 
@@ -69,9 +69,11 @@ def place_wrecks(
     wanted: Bool[Array, " wrecks"],
     draws: Float32[Array, "arenas mechs"] | None = None,
 ) -> Grid:
-    """Turn the AIR and DIRT cells of each dead mech's box into debris, except under the boxes of `others` (spec 8.7).
+    """Turn the AIR and DIRT cells of each dead mech's box into debris, except under the boxes of `others`.
 
-    Arguments:
+    Source: docs/spec/rules.md 8.7.
+
+    Args:
         others: for each wreck, the mechs that count as living at that moment.
         arena, mech: whose wreck; arenas must differ within one call.
         wanted: rows that are real.

@@ -1,4 +1,4 @@
-"""Packages that only drawing needs."""
+"""Optional packages for drawing."""
 
 from __future__ import annotations
 

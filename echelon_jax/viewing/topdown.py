@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from echelon_jax.config import EnvConfig
-from echelon_jax.learn.recording import Frame
+from echelon_jax.evaluation.recording import Frame
 from echelon_jax.rules.materials import AIR, DEBRIS_FIELD, DIRT, FOLIAGE, GLASS, LAVA, WATER
 from echelon_jax.rules.mechs import CLASS_NAMES, MECH_CLASSES, roster
 from echelon_jax.rules.weapons import FLAMER, LASER, MISSILE, PAINTER, SMOKE
@@ -122,7 +122,7 @@ def write_gif(
 ) -> Path:
     """Write a game as an animated GIF and return its path.
 
-    Arguments:
+    Args:
         frames: from a `Recorder`, one per decision.
         scale: pixels to a voxel.
         speed: times faster than the game's clock.

@@ -35,8 +35,9 @@ class WorldArrays(NamedTuple):
         material: uint8 [W, Z*Y*X].
         hp: int16 [W, Z*Y*X].
         collides, opaque: uint32 [W, Y*X]; bit z is set where the voxel stops boxes, or sight.
-        occupancy: uint8 [W, Y*X], 1 where SOLID or SOLID_DEBRIS stands below the clearance (environment spec 2.8).
-        telemetry: uint8 [W, 256], the same at any height in 16 by 16 bins, row along y (environment spec 2.9).
+        occupancy: uint8 [W, Y*X], 1 where SOLID or SOLID_DEBRIS stands below the clearance
+            (docs/spec/environment.md 2.8).
+        telemetry: uint8 [W, 256], the same at any height in 16 by 16 bins, row along y (docs/spec/environment.md 2.9).
         zone: float32 [W, 3], centre x, y and radius.
         position: float32 [W, N, 3], spawn box centres.
         yaw: float32 [W, N], radians.
@@ -126,7 +127,7 @@ def _result(futures: Sequence[Future[Any]]) -> WorldArrays:
 
 
 def generate_worlds(config: EnvConfig, seeds: Iterable[int], processes: int = 1) -> WorldArrays:
-    """The worlds of the given episode seeds, in that order, whatever the number of processes.
+    """Return the worlds of the given episode seeds in that order. The number of processes does not matter.
 
     Args:
         config: sizes and teams.
@@ -161,7 +162,7 @@ def bank_seeds(base_seed: int, slice_index: int, swap_counter: int, slice_size: 
 
 
 def evaluation_seeds(base_seed: int, count: int) -> np.ndarray:
-    """int32 [count]: episode seeds for evaluation, within EVALUATION_SEEDS; a longer list begins with the shorter."""
+    """int32 [count]: episode seeds for evaluation, within EVALUATION_SEEDS. A longer list begins with the shorter one."""
     return _draw_seeds(base_seed, (_EVALUATION_KEY,), count, EVALUATION_SEEDS)
 
 
@@ -185,7 +186,7 @@ def bank_contents(base_seed: int, num_slices: int, slice_size: int, swap_counter
 class WorldBankFeeder:
     """Makes the bank's next slices in background processes while the device trains.
 
-    Content depends on the arguments and the swap counter, never on timing: `take` waits when a slice is not ready.
+    The content depends on the arguments and the swap counter, never on timing: `take` waits until a slice is ready.
 
     Args:
         config: sizes and teams.
@@ -222,7 +223,7 @@ class WorldBankFeeder:
         self._closed = False
 
     def whole_bank(self, swap_counter: int = 0) -> WorldArrays:
-        """All num_slices * slice_size worlds as they stand after swap `swap_counter`, and begin on the next swap."""
+        """Return all num_slices * slice_size worlds as they are after swap `swap_counter`, and begin with the next swap."""
         self._require_open()
         seeds = bank_contents(self._base_seed, self._num_slices, self._slice_size, swap_counter).tolist()
         if self._pool is None:
@@ -232,13 +233,13 @@ class WorldBankFeeder:
         return _result(futures)
 
     def prepare(self, swap_counter: int) -> None:
-        """Begin on swap `swap_counter` in the background, unless it has begun or there are no workers."""
+        """Begin with swap `swap_counter` in the background, unless it has begun or there are no workers."""
         self._require_open()
         if self._pool is not None and swap_counter not in self._pending:
             self._pending[swap_counter] = self._submit(self._slice_seeds(swap_counter))
 
     def take(self, swap_counter: int) -> WorldArrays:
-        """The slice_size worlds of swap `swap_counter`, and begin on the swap after it.
+        """Return the slice_size worlds of swap `swap_counter`, and begin with the swap after it.
 
         Raises:
             RuntimeError: the feeder is closed, or a worker failed (the cause is attached).

@@ -1,6 +1,7 @@
-"""The capture zone: where it lies, how large it is, and clearing it (worldgen spec 5.3 and 5.4).
+"""The capture zone: its position, its size, and how it is cleared (docs/spec/worlds.md 5.3 and 5.4).
 
-Two ways to place it: the original's, anywhere off the spawn areas, and the fair one, about as far from both teams.
+There are two ways to place it. The original's zone lies anywhere outside the spawn areas; the fair zone is about as far from
+one team as from the other.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ ATTEMPTS = 256
 ATTEMPTS_OFF_SPAWNS = 200  # the first so many candidates must not touch a spawn area
 PLAY = 1.0  # voxels that a bounded zone can move between two spawn areas without touching one
 MAX_PATH_RATIO = 1.2  # longer over shorter way to a fair zone
-DIAGONAL_STEP = 1.414  # what the navigation graph takes for the square root of two (spec 7)
+DIAGONAL_STEP = 1.414  # what the navigation graph takes for the square root of two (docs/spec/worlds.md 7)
 
 
 Rectangle = tuple[int, int, int, int]
@@ -54,7 +55,7 @@ def _near_collider(floor: np.ndarray) -> np.ndarray:
 
 
 class Ways(NamedTuple):
-    """Where the teams' ways to the zone begin, blue's and red's: anchor cells (x, y), and mechs' centres [K, 2]."""
+    """The starts of the teams' ways to the zone, blue before red: anchor cells (x, y), and mechs' centres [K, 2]."""
 
     anchors: tuple[tuple[int, int], tuple[int, int]]
     mechs: tuple[np.ndarray, np.ndarray]
@@ -74,7 +75,7 @@ def _draw_radius(rng: np.random.Generator, size_x: int, size_y: int, largest: fl
 def sample_zone(
     rng: np.random.Generator, material: np.ndarray, areas: list[Rectangle], largest: float = math.inf
 ) -> Zone:
-    """Draw a zone in a random quarter of the map by rejection; the last candidate stands if none is good.
+    """Draw a zone in a random quarter of the map by rejection. If no candidate is good, the last one is the zone.
 
     Args:
         rng: the episode's `variants` generator, after corner and transform.
@@ -107,10 +108,10 @@ def _touches(x: float, y: float, radius: float, area: Rectangle) -> bool:
 def path_lengths(ways: Ways, team: int, x: np.ndarray, y: np.ndarray) -> np.ndarray:
     """[3, K]: a team's way to each zone centre (x, y), measured in three ways, in voxels.
 
-    From its anchor in a straight line; from its anchor cell on the navigation grid (spec 7); and the mean of its mechs'
-    straight lines. No terrain enters: the main lane is a straight strip of free ground from anchor to centre, so that
-    the straight line can be walked, and the shortest grid path is that of the bare eight-neighbour metric, the longer
-    of the two cell offsets and 0.414 of the shorter.
+    From its anchor in a straight line; from its anchor cell on the navigation grid (docs/spec/worlds.md 7); and the
+    mean of its mechs' straight lines. No terrain enters: the main lane is a straight strip of free ground from anchor
+    to centre, so that the straight line can be walked, and the shortest grid path is that of the bare eight-neighbour
+    metric, the longer of the two cell offsets and 0.414 of the shorter.
     """
     cell_x, cell_y = ways.anchors[team]
     straight = np.hypot(x - (cell_x + 0.5), y - (cell_y + 0.5))
@@ -125,9 +126,9 @@ def sample_fair_zone(
 ) -> Zone:
     """Draw a zone in a quarter without a spawn, to which neither team's way is more than 1.2 times the other's.
 
-    The first of 256 uniform candidates that is fair, off the spawn areas and not on a collider; failing that the first
-    fair one off the spawn areas, then the first fair one on free ground, then the first fair one. The middle of the
-    map, equally far from both, is the last candidate.
+    The zone is the first of 256 uniform candidates that is fair, outside the spawn areas and not on a collider. If there is
+    none, it is the first fair one outside the spawn areas, then the first fair one on free ground, then the first fair one.
+    The last candidate is the middle of the map, which is equally far from both teams.
 
     Args:
         rng: the episode's `variants` generator, after corner and transform.
@@ -163,7 +164,7 @@ def _distance_to(x: np.ndarray, y: np.ndarray, area: Rectangle) -> np.ndarray:
 def clear_zone(material: np.ndarray, zone: Zone) -> None:
     """Empty every column whose middle is within the radius plus half a cell's diagonal; [Z, Y, X], in place.
 
-    Hit points stay as they were (quirk 16).
+    Hit points stay as they were (G16).
     """
     _, size_y, size_x = material.shape
     # The original compares float32 squares, so cells on the rim depend on that precision.

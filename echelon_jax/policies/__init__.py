@@ -1,0 +1,1 @@
+"""Policies: networks, action heads, distributions, features and normalisers. Nothing here trains."""

@@ -1,0 +1,73 @@
+"""Time and memory of a run, measured on the host around the one place where it waits for the device anyway."""
+
+from __future__ import annotations
+
+import os
+import resource
+import sys
+import time
+from collections.abc import Callable
+from typing import Any
+
+import jax
+
+
+def cpu_seconds() -> float:
+    """Return the processor time that this process has used, all its threads together."""
+    used = resource.getrusage(resource.RUSAGE_SELF)
+    return used.ru_utime + used.ru_stime
+
+
+def host_megabytes() -> float:
+    """Return the memory that this process holds now (Linux), or has held at most (elsewhere)."""
+    try:
+        with open("/proc/self/statm") as file:
+            return int(file.read().split()[1]) * os.sysconf("SC_PAGE_SIZE") / 2**20
+    except OSError:
+        most = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+        return most / (2**20 if sys.platform == "darwin" else 2**10)
+
+
+def device_megabytes() -> float | None:
+    """Return the most that the first device has held, None where its backend does not tell (the CPU)."""
+    told = jax.local_devices()[0].memory_stats()
+    return told["peak_bytes_in_use"] / 2**20 if told and "peak_bytes_in_use" in told else None
+
+
+def rollout_alone(update: Callable[[Any, Any], Any]) -> Callable[[Any, Any], Any]:
+    """Return a program that does the rollout of an update (`Train.update`) and nothing else.
+
+    Of the results only what the rollout leaves is kept, so XLA drops the gradient steps.
+    """
+    return jax.jit(lambda state, env_params: update(state, env_params)[0].runner_state)
+
+
+def time_rollout(update: Callable[[Any, Any], Any], state: Any, env_params: Any) -> float:
+    """Return the seconds of a rollout alone, measured once; costs one more compilation."""
+    program = rollout_alone(update).lower(state, env_params).compile()  # type: ignore[attr-defined]
+    jax.block_until_ready(program(state, env_params))
+    began = time.perf_counter()
+    jax.block_until_ready(program(state, env_params))
+    return time.perf_counter() - began
+
+
+class CallClock:
+    """Wall and processor time from the end of one call to the end of the next.
+
+    Launches overlap with the work on the one before, so a call has no beginning that the host sees; what is measured is how
+    long the run takes per call, saving and reporting included.
+    """
+
+    def __init__(self) -> None:
+        self.restart()
+
+    def restart(self) -> None:
+        """Begin anew, for example after compiling."""
+        self.wall, self.cpu = time.perf_counter(), cpu_seconds()
+
+    def lap(self) -> tuple[float, float]:
+        """Return (wall, processor) seconds since the last lap."""
+        wall, cpu = time.perf_counter(), cpu_seconds()
+        out = wall - self.wall, cpu - self.cpu
+        self.wall, self.cpu = wall, cpu
+        return out

@@ -1,0 +1,147 @@
+"""Trees of arrays as directories: the only file that calls orbax.
+
+A tree is stored flat, by the path of each leaf, so a directory can be read without the classes that wrote it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import orbax.checkpoint as ocp
+
+Flat = dict[str, np.ndarray]
+
+
+class TreeError(Exception):
+    """A directory does not hold what is asked for; the message is one sentence that names the leaf."""
+
+
+def to_flat(tree: Any) -> Flat:
+    """Return the leaves by path as copies on the host; random keys as their data; empty arrays, which cannot be stored, left out.
+
+    Copies, because a view of a donated buffer would change under the writer.
+    """
+    raw = {name: jax.random.key_data(leaf) if _is_key(leaf) else leaf for name, leaf in _named(tree).items()}
+    return {name: np.array(leaf) for name, leaf in raw.items() if leaf.size}
+
+
+def write(folder: Path, flat: Flat) -> None:
+    """Write a flat tree into the directory `folder`, which must not exist.
+
+    Raises:
+        OSError, ValueError: the disk is full or cannot be written (orbax reports a full disk as a ValueError).
+    """
+    with ocp.PyTreeCheckpointer() as writer:
+        writer.save(folder, flat)
+
+
+def read_flat(folder: Path) -> Flat:
+    """Return all that the directory `folder` holds, by path.
+
+    Raises:
+        TreeError: it cannot be read.
+    """
+    try:
+        with ocp.PyTreeCheckpointer() as reader:
+            there = sorted(reader.metadata(folder).item_metadata.tree)
+            arguments = {path: ocp.RestoreArgs(restore_type=np.ndarray) for path in there}
+            return reader.restore(folder, item=dict.fromkeys(there, 0), restore_args=arguments)
+    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+        raise TreeError(f"{folder} cannot be read: {first_line(error)}") from error
+
+
+def read(
+    folder: Path,
+    template: Any,
+    may_lack: Callable[[str], bool] = lambda name: False,
+    may_drop: Callable[[str], bool] = lambda name: False,
+    old_path: Callable[[str], str] = lambda name: name,
+    fresh: Callable[[], Any] | None = None,
+) -> tuple[Any, list[str]]:
+    """Return a tree like `template` (shapes and dtypes) from `folder`, and the names of the leaves it lacked.
+
+    `old_path` tells under which path a leaf is stored. A leaf that is not there and that `may_lack` allows is taken from
+    `fresh()`, a tree of the same structure; one that is not asked for and that `may_drop` allows is left.
+
+    Raises:
+        TreeError: a leaf is missing, unknown, of another shape or dtype, or the directory cannot be read.
+    """
+    wanted = {name: leaf for name, leaf in _named(template).items() if leaf.size}
+    loaded = read_flat(folder)
+    stored = {old_path(name): name for name in wanted}
+    found = {stored[path]: value for path, value in loaded.items() if path in stored}
+    for path in loaded:
+        if path not in stored and not may_drop(path):
+            raise TreeError(f"{folder} holds {path}, which this version does not know")
+    lacking = [name for name in wanted if name not in found]
+    for name in lacking:
+        if fresh is None or not may_lack(name):
+            raise TreeError(f"{folder} does not hold {name}, which this version expects")
+    instead = _named(fresh()) if lacking and fresh is not None else {}
+
+    def leaf(name: str, like: Any) -> jax.Array:
+        if not like.size:
+            return jnp.zeros(like.shape, like.dtype)
+        if name in instead and name in lacking:
+            return instead[name]
+        value = found[name]
+        restored = jax.random.wrap_key_data(jnp.asarray(value)) if _is_key(like) else jnp.asarray(value)
+        if restored.shape != like.shape or restored.dtype != like.dtype:
+            raise TreeError(
+                f"{folder} holds {name} as {restored.dtype}{list(restored.shape)}, "
+                f"this run needs {like.dtype}{list(like.shape)}"
+            )
+        return restored
+
+    leaves = [leaf(name, like) for name, like in _named(template).items()]
+    return jax.tree.unflatten(jax.tree.structure(template), leaves), lacking
+
+
+def checksums(folder: Path, leave_out: str) -> dict[str, str]:
+    """Return the SHA-256 of every file below `folder` by relative path, files named `leave_out` excepted."""
+    files = sorted(p for p in folder.rglob("*") if p.is_file() and p.name != leave_out)
+    return {str(p.relative_to(folder)): hashlib.sha256(p.read_bytes()).hexdigest() for p in files}
+
+
+def digest(arrays: Mapping[str, np.ndarray]) -> str:
+    """Return a fingerprint of named arrays: names, dtypes, shapes and content."""
+    sha = hashlib.sha256()
+    for name, array in arrays.items():
+        sha.update(f"{name} {array.dtype.str} {array.shape};".encode())
+        sha.update(np.ascontiguousarray(array).data)
+    return sha.hexdigest()[:16]
+
+
+def flush(folder: Path) -> None:
+    """Ask the disk to hold every file and directory below `folder`, and itself, before anything else is done."""
+    for path in [*folder.rglob("*"), folder]:
+        flush_one(path)
+
+
+def flush_one(path: Path) -> None:
+    """Ask the disk to hold one file, or the names in one directory."""
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def first_line(error: BaseException) -> str:
+    """Return the first line of an error's message, or its class where there is none."""
+    return (str(error).strip() or type(error).__name__).splitlines()[0]
+
+
+def _named(tree: Any) -> dict[str, Any]:
+    return {jax.tree_util.keystr(path): leaf for path, leaf in jax.tree_util.tree_leaves_with_path(tree)}
+
+
+def _is_key(leaf: Any) -> bool:
+    return jnp.issubdtype(leaf.dtype, jax.dtypes.prng_key)

@@ -1,0 +1,189 @@
+"""A rollout: T decisions of the learner in B arenas against an opponent, all on the device."""
+
+from __future__ import annotations
+
+from typing import Any, Protocol, runtime_checkable
+
+import flax.struct
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Bool, Float32, Key
+
+from echelon_jax.agents.base import Agent, AgentParams
+from echelon_jax.config import EnvConfig
+from echelon_jax.env.state import EnvParams, EnvState, Step
+from echelon_jax.policies.features import Features, Observation, read
+from echelon_jax.policies.network import Carry, Network, Params
+from echelon_jax.policies.normalize import Moments, batch_moments, empty_moments, merge
+from echelon_jax.training.metrics import RolloutSums, add_step, no_sums
+from echelon_jax.training.sides import all_rows, learner_rows, opponent_rows
+
+
+@runtime_checkable
+class BatchEnv(Protocol):
+    """An environment that resets its ended arenas by itself, such as `AutoReset(Echelon(config))`."""
+
+    @property
+    def config(self) -> EnvConfig:
+        """The sizes of an arena."""
+        ...
+
+    def reset_batch(self, keys: Key[Array, " arenas"], params: EnvParams) -> tuple[Any, Step]:
+        """Return fresh arenas."""
+        ...
+
+    def step_batch(
+        self,
+        keys: Key[Array, " arenas"],
+        state: Any,
+        actions: Float32[Array, "arenas mechs actions"],
+        params: EnvParams,
+    ) -> tuple[Any, Step]:
+        """Step all arenas and reset those that ended."""
+        ...
+
+
+class RunnerState(flax.struct.PyTreeNode):
+    """What the learner's mechs and their opponents carry from one decision to the next, across rollouts."""
+
+    env_state: EnvState
+    observation: Float32[Array, "arenas mechs obs"]  # of all mechs, raw
+    carry: Carry  # of the learner's mechs
+    reset: Bool[Array, "arenas team"]  # the previous done
+    alive: Bool[Array, "arenas team"]
+    opponent_state: Any
+    episode_return: Float32[Array, " arenas"]  # so far, summed over the learner's mechs
+
+
+class Rollout(flax.struct.PyTreeNode):
+    """T decisions of the learner's mechs, [time, arenas, team]; arenas in order, mechs in roster order of their side."""
+
+    observation: Observation  # normalised
+    reset: Bool[Array, "time arenas team"]
+    alive: Bool[Array, "time arenas team"]  # at the decision
+    raw_action: Float32[Array, "time arenas team raw"]
+    log_prob: Float32[Array, "time arenas team heads"]
+    value: Float32[Array, "time arenas team"]  # in the critic's units
+    reward: Float32[Array, "time arenas team"]  # the dead may be paid too
+    terminated: Bool[Array, "time arenas team"]
+    truncated: Bool[Array, "time arenas team"]
+    over: Bool[Array, "time arenas"]  # the episode ended with this decision
+    final_value: Float32[Array, "time arenas team"]  # critic's units; meaningful where truncated
+
+
+def begin(
+    env: BatchEnv, opponent: Agent, network: Network, env_params: EnvParams, arenas: int, key: Key[Array, ""]
+) -> RunnerState:
+    """Return actors at the first decision of fresh arenas."""
+    env_state, step = env.reset_batch(jax.random.split(key, arenas), env_params)
+    team = env.config.team_size
+    return RunnerState(
+        env_state=env_state,
+        observation=step.observation,
+        carry=network.initial_carry(arenas, team),
+        reset=jnp.zeros((arenas, team), bool),
+        alive=jnp.ones((arenas, team), bool),
+        opponent_state=opponent.init(env_params, env_state),
+        episode_return=jnp.zeros(arenas, jnp.float32),
+    )
+
+
+def collect(
+    env: BatchEnv,
+    opponent: Agent,
+    network: Network,
+    features: Features,
+    clip: float | None,
+    env_params: EnvParams,
+    opponent_params: AgentParams,
+    params: Params,
+    moments: Moments,
+    runner_state: RunnerState,
+    key: Key[Array, ""],
+    steps: int,
+    chunks: int = 1,
+) -> tuple[RunnerState, Rollout, Carry, Float32[Array, "arenas team"], RolloutSums, Moments]:
+    """Play `steps` decisions.
+
+    `moments` normalise the observations and stay as they are.
+
+    Returns:
+        The runner state after the last decision; the rollout; the memory before each of the `chunks` equal parts,
+        [chunks, arenas, team, lstm]; the value of the observation after the last decision, in the critic's units; the sums of
+        the metrics; the moments of the raw observations of the learner's living mechs.
+    """
+    arenas = runner_state.reset.shape[0]
+
+    def decide(state: tuple[RunnerState, RolloutSums, Moments], step_key: Array) -> tuple[Any, Rollout]:
+        runner_state, sums, seen = state
+        action_key, opponent_key, env_key = jax.random.split(step_key, 3)
+
+        # The learner acts.
+        raw = learner_rows(runner_state.observation)
+        seen = merge(seen, batch_moments(features.own_of(raw), runner_state.alive))
+        observation = read(features, moments, clip, raw)
+        carry, distribution, value = network.apply(params, runner_state.carry, observation, runner_state.reset)
+        raw_action = distribution.sample(action_key)
+
+        # The opponent acts for everybody; only its own side is kept.
+        opponent_state, theirs = opponent.act(
+            env_params,
+            opponent_params,
+            runner_state.opponent_state,
+            runner_state.env_state,
+            jax.random.split(opponent_key, arenas),
+        )
+        actions = all_rows(distribution.action(raw_action), opponent_rows(theirs))
+
+        # The world moves on; ended arenas start again.
+        env_state, step = env.step_batch(jax.random.split(env_key, arenas), runner_state.env_state, actions, env_params)
+        terminated, truncated = learner_rows(step.terminated), learner_rows(step.truncated)
+        alive = runner_state.alive
+        reward = learner_rows(step.reward)
+        total_return = runner_state.episode_return + jnp.where(alive, reward, 0.0).sum(-1)
+
+        # Time ran out somewhere, which is rare: what was the last state worth, under the memory after the decision?
+        def value_at_end() -> Float32[Array, "arenas team"]:
+            final = read(features, moments, clip, learner_rows(step.final_observation))
+            return network.apply(params, carry, final, jnp.zeros_like(terminated))[2]
+
+        cut = truncated & ~terminated & alive
+        final_value = jax.lax.cond(cut.any(), value_at_end, lambda: jnp.zeros_like(value))
+
+        over = step.episode_over
+        after = RunnerState(
+            env_state=env_state,
+            observation=step.observation,
+            carry=carry,
+            reset=terminated | truncated | over[:, None],
+            alive=over[:, None] | learner_rows(step.info.alive),
+            opponent_state=opponent.reset_where(opponent_state, env_state, over),
+            episode_return=jnp.where(over, 0.0, total_return),
+        )
+        out = Rollout(
+            observation=observation,
+            reset=runner_state.reset,
+            alive=alive,
+            raw_action=raw_action,
+            log_prob=distribution.head_log_prob(raw_action),
+            value=value,
+            reward=reward,
+            terminated=terminated,
+            truncated=truncated & ~terminated,
+            over=over,
+            final_value=final_value,
+        )
+        return (after, add_step(sums, step, alive, total_return), seen), out
+
+    def part(state: tuple[RunnerState, RolloutSums, Moments], keys: Array) -> tuple[Any, tuple[Carry, Rollout]]:
+        first = state[0].carry
+        state, out = jax.lax.scan(decide, state, keys)
+        return state, (first, out)
+
+    start = (runner_state, no_sums(), empty_moments(features.own_size))
+    keys = jax.random.split(key, steps).reshape(chunks, steps // chunks)
+    (runner_state, sums, seen), (carries, rollout) = jax.lax.scan(part, start, keys)
+    rollout = jax.tree.map(lambda x: x.reshape(steps, *x.shape[2:]), rollout)
+    behind = read(features, moments, clip, learner_rows(runner_state.observation))
+    _, _, last_value = network.apply(params, runner_state.carry, behind, runner_state.reset)
+    return runner_state, rollout, carries, last_value, sums, seen
