@@ -52,7 +52,7 @@ class WatchCommand:
         if out.suffix != ".html":
             raise UsageError(f"out must be the name of a page, ending in .html, got {out.name!r}")
         set_up_jax(self.threads)
-        from echelon_jax.learn.checkpoint import CheckpointError
+        from echelon_jax.runs.checkpoint import CheckpointError
         from echelon_jax.replay.file import SUFFIX, write_replay
         from echelon_jax.replay.page import write_page
 
@@ -71,7 +71,7 @@ class WatchCommand:
         return 0
 
     def _play(self) -> Any:
-        from echelon_jax.learn.matches import opponent_player
+        from echelon_jax.evaluation.matches import opponent_player
         from echelon_jax.replay.build import Origin, game_params, make_replay, warm_up
         from echelon_jax.replay.games import play_game
 
@@ -90,8 +90,8 @@ class WatchCommand:
 
     def _config(self) -> EnvConfig:
         """The game of the first trained player, changed by the flags; the flags' alone without one."""
-        from echelon_jax.learn.checkpoint import load_policy
-        from echelon_jax.learn.matches import parse_opponent
+        from echelon_jax.runs.checkpoint import load_policy
+        from echelon_jax.evaluation.matches import parse_opponent
 
         for name in (self.blue, self.red):
             kind, _ = parse_opponent(name)

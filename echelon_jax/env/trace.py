@@ -82,7 +82,7 @@ def trace_of(
 ) -> Trace:
     """Return what one decision of one arena leaves for a replay.
 
-    Arguments:
+    Args:
         arena: its row; traced, so that another one needs no new program.
         before, actions, keys: what `step_batch` was called with, with or without AutoReset.
         ends, rewards: `episode_over` and `info.reward_components` of the step it returned.
@@ -95,7 +95,7 @@ def trace_of(
     return Trace(
         running=~row(before.episode_over),
         ends=row(ends),
-        seed=row(before.place.seed),
+        seed=row(before.arena_map.seed),
         before=small_of(before, arena),
         actions=row(actions),
         key=jax.random.key_data(row(keys)),

@@ -16,10 +16,11 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-import echelon_jax
+from echelon_jax import __version__
 from echelon_jax.config import SWITCHES, EnvConfig
-from echelon_jax.env.environment import Echelon, look
-from echelon_jax.env.layout import CONTACTS, Layout, action_layout, observation_layout
+from echelon_jax.env.environment import Echelon, observe
+from echelon_jax.env.interfaces import action_layout, observation_layout
+from echelon_jax.env.layout import CONTACTS, Layout
 from echelon_jax.env.state import REASONS, REWARD_COMPONENTS, WINNERS, Bank, EnvParams, EnvState
 from echelon_jax.env.trace import Small, Trace, put_small, small_of
 from echelon_jax.replay.detail import make_detail
@@ -54,13 +55,13 @@ class Stepped(NamedTuple):
 def compiled_step(config: EnvConfig) -> Any:
     """Return `Echelon.step_batch` compiled for one arena, without what nothing in a replay reads, the same one for every use.
 
-    Observations (`Echelon.look` makes them of a state) and the episode's statistics are left out, so that XLA leaves out what
+    Observations (`compiled_look` makes them of a state) and the episode's statistics are left out, so that XLA leaves out what
     only they need; the statistics stay as they were.
     """
     env = Echelon(config)
 
     def step(params: EnvParams, keys: Any, state: EnvState, actions: Any) -> tuple[EnvState, Stepped]:
-        after, result = env.step_batch(params, keys, state, actions)
+        after, result = env.step_batch(keys, state, actions, params)
         after = after.replace(statistics=state.statistics)
         return after, Stepped(result.info.reward_components, result.episode_over)
 
@@ -70,7 +71,7 @@ def compiled_step(config: EnvConfig) -> Any:
 @lru_cache(maxsize=8)
 def compiled_look(config: EnvConfig) -> Any:
     """Return the compiled function from (rules, state) to what its mechs see, [arenas, mechs, obs]."""
-    return jax.jit(lambda rules, state: look(config, rules, state)[0].observation)
+    return jax.jit(lambda rules, state: observe(config, rules, state).observation)
 
 
 def game_params(config: EnvConfig, seed: int) -> EnvParams:
@@ -97,7 +98,7 @@ def world_params(config: EnvConfig, world: WorldArrays) -> EnvParams:
 @lru_cache(maxsize=8)
 def _compiled_start(config: EnvConfig) -> Any:
     env = Echelon(config)
-    return jax.jit(lambda params, keys: env.reset_batch(params, keys, jnp.zeros(1, jnp.int32))[0])
+    return jax.jit(lambda params, keys: env.reset_batch(keys, params, jnp.zeros(1, jnp.int32))[0])
 
 
 def start_state(config: EnvConfig, params: EnvParams) -> EnvState:
@@ -140,7 +141,7 @@ def resimulate(
 ) -> Iterator[Decided]:
     """Play a game again in the first world of the bank, decision by decision.
 
-    Arguments:
+    Args:
         actions: float32 [decisions, mechs, actions].
         keys: uint32 [decisions, 2], the words of each decision's key.
         recorded: rows of the states before each decision; where one differs from the state reached, it is put in its place.
@@ -191,7 +192,7 @@ def make_replay(
 ) -> Replay:
     """Return the replay of one game.
 
-    Arguments:
+    Args:
         config: the game's configuration; rules are the default ones.
         trace: its decisions from the first on, stacked, of `env.trace.trace_of`; see `games_of`.
         origin: names for the header.
@@ -324,9 +325,9 @@ def header_of(config: EnvConfig, seed: int, origin: Origin) -> dict[str, Any]:
     switches = [getattr(config, name) for name in SWITCHES]
     return {
         "format": "echelon-replay",
-        "made_by": f"echelon-jax {echelon_jax.__version__}, jax {jax.__version__}",
+        "made_by": f"echelon-jax {__version__}, jax {jax.__version__}",
         "game": dataclasses.asdict(config),
-        "rules": "mended" if all(switches) else "mixed" if any(switches) else "original",
+        "rules": "revised" if all(switches) else "mixed" if any(switches) else "original",
         "seed": seed,
         "decision_seconds": config.decision_seconds,
         "substeps": config.substeps,

@@ -16,8 +16,8 @@ import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float32, Int32, Key, UInt8
 
 from echelon_jax.config import EnvConfig
-from echelon_jax.env import actions_modern
-from echelon_jax.env.actions import decide, sanitise
+from echelon_jax.env.actions import sanitise
+from echelon_jax.env.interfaces import actions_of
 from echelon_jax.env.state import EnvState
 from echelon_jax.rules.weapons import MISSILE
 from echelon_jax.sim.firing import fire
@@ -211,9 +211,8 @@ def detail_with_noise(
     noise: Noise,
 ) -> tuple[SimState, SubstepDetail]:
     """Return the simulation states after one decision of every row, and its detail with the substep as leading axis."""
-    read = actions_modern.decide if config.actions == "modern" else decide
     clean, _ = sanitise(config, actions)
-    decision = read(config, states, clean)
+    decision = actions_of(config).decide(config, states, clean)
     state = states.sim.replace(
         mechs=decision.mechs.replace(alive=states.sim.mechs.alive),
         tally=empty_tally(config, states.sim.tick.shape[0]),

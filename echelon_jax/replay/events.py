@@ -85,7 +85,7 @@ class Chronicle:
     def take(self, decision: int, before: Any, material: np.ndarray, detail: SubstepDetail, row: int) -> None:
         """Take one decision.
 
-        Arguments:
+        Args:
             decision: its number from 0.
             before: the game's `Small` row before it, numpy.
             material: uint8 [voxels] before it.

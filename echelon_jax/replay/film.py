@@ -42,7 +42,7 @@ WHITE, FIRE, PAINT = (255, 255, 255), (255, 170, 70), (255, 123, 240)
 def terrain_picture(material: np.ndarray) -> np.ndarray:
     """uint8 [size_y, size_x, 3]: the highest voxel of each column, lit from the north-west; row 0 is the top of the map.
 
-    Arguments:
+    Args:
         material: uint8 [size_z, size_y, size_x].
     """
     levels = np.arange(1, len(material) + 1)[:, None, None]
@@ -57,7 +57,7 @@ def terrain_picture(material: np.ndarray) -> np.ndarray:
 class Painter:
     """Draws moments of a replay.
 
-    Arguments:
+    Args:
         replay: the game.
         width: of the picture in pixels; the height follows from the map.
     """
@@ -284,7 +284,7 @@ def moments(replay: Replay, speed: float) -> np.ndarray:
 def write_gif(path: Path, replay: Replay, width: int = 480, speed: float = 2.0) -> Path:
     """Write a replay from above as an animated GIF and return its path.
 
-    Arguments:
+    Args:
         width: in pixels.
         speed: times faster than the game's clock.
 

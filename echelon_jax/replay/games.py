@@ -13,7 +13,7 @@ from jaxtyping import Array
 from echelon_jax.config import EnvConfig
 from echelon_jax.env.state import EnvParams
 from echelon_jax.env.trace import Trace, trace_of
-from echelon_jax.learn.evaluation import AgentPlayer, Player, PolicyMemory
+from echelon_jax.evaluation.players import AgentPlayer, Player, PolicyMemory
 from echelon_jax.replay.build import compiled_look, compiled_step, start_state
 
 
@@ -53,7 +53,7 @@ def play_game(
 ) -> Trace:
     """Play one game in the first world of the bank and return its decisions, stacked, as numpy.
 
-    Arguments:
+    Args:
         blue, red: players with their numbers.
         seed: of every draw of the game and the players.
         observe: keep what the mechs saw.

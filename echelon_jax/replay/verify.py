@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import jax
 import numpy as np
 
-from echelon_jax.config import EnvConfig
+from echelon_jax.config import INTERFACE_FIELDS, INTERFACES, EnvConfig
 from echelon_jax.env.trace import small_of
 from echelon_jax.replay.build import digest, frame_arrays, game_params, resimulate
 from echelon_jax.replay.checks import ReplayError
@@ -49,6 +49,10 @@ def game_config(replay: Replay) -> EnvConfig:
         raise ReplayError(
             "game must hold exactly the fields of a configuration, so this file cannot be simulated again"
         )
+    # An import path would run somebody's code for a file that came from anywhere.
+    for field in INTERFACE_FIELDS:
+        if game[field] not in INTERFACES:
+            raise ReplayError(f"{field} must be one of {', '.join(INTERFACES)} for a replay to be simulated again")
     try:
         return EnvConfig(**game)
     except (TypeError, ValueError) as error:

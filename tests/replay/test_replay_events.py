@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from echelon_jax.env.trace import small_of
-from echelon_jax.parity.golden import actions_at, env_states, load_episode, noise_for
+from echelon_jax.parity.recorded.golden import actions_at, env_states, load_episode, noise_for
 from echelon_jax.replay.detail import detail_with_noise
 from echelon_jax.replay.events import Chronicle, hit_flags, split_beams
 from echelon_jax.replay.model import EVENTS, HAZARD, LEG, PAINTED, REAR

@@ -10,7 +10,7 @@ import pytest
 from echelon_jax.config import EnvConfig
 from echelon_jax.env.environment import Echelon
 from echelon_jax.env.trace import trace_of
-from echelon_jax.learn.matches import opponent_player
+from echelon_jax.evaluation.matches import opponent_player
 from echelon_jax.replay.build import Origin, game_params, games_of, make_replay
 from echelon_jax.replay.checks import ReplayError
 from echelon_jax.replay.file import from_bytes, to_bytes
@@ -64,6 +64,12 @@ def test_a_replay_without_actions_cannot_be_verified(replay):
     del less.arrays["actions"]
     with pytest.raises(ReplayError, match="no actions"):
         verify(less)
+
+
+def test_a_file_that_names_code_to_run_is_not_simulated(replay):
+    header = {**replay.header, "game": {**replay.header["game"], "reward": "os:system"}}
+    with pytest.raises(ReplayError, match="reward must be one of original, modern"):
+        verify(Replay(header, replay.arrays))
 
 
 def test_frames_are_the_states_of_the_batch(trace, replay):
@@ -141,12 +147,12 @@ def test_any_arena_of_a_batch_can_be_recorded_with_or_without_the_others_noticin
     index = jnp.zeros(2, jnp.int32)
 
     def play(arena, record):
-        state, _ = env.reset_batch(params, jax.random.split(jax.random.key(0), 2), index)
+        state, _ = env.reset_batch(jax.random.split(jax.random.key(0), 2), params, index)
 
         def decide(state, key):
             keys = jax.random.split(key, 2)
             actions = jax.vmap(lambda k: jax.random.uniform(k, (10, env.config.action_size), minval=-1.0))(keys)
-            after, step = env.step_batch(params, keys, state, actions)
+            after, step = env.step_batch(keys, state, actions, params)
             row = trace_of(arena, state, actions, keys, step.episode_over, step.info.reward_components)
             return after, row if record else None
 
