@@ -109,7 +109,9 @@ class EvaluateCommand:
         for name in ("gif", "replay"):
             game = getattr(self, name)
             if game is not None and (self.out is None or not 0 <= game < self.games):
-                raise UsageError(f"{name} must be a game from 0 to {self.games - 1}, with --out for its place, got {game}")
+                raise UsageError(
+                    f"{name} must be a game from 0 to {self.games - 1}, with --out for its place, got {game}"
+                )
         if None not in (self.gif, self.replay) and self.gif != self.replay:
             raise UsageError(f"replay must be the game of --gif, {self.gif}, got {self.replay}")
         for name in self.opponents:
@@ -127,21 +129,25 @@ class EvaluateCommand:
             path = out / f"game{record.game}.gif"
             write_gif(path, result.env_config, record.frames, a_is_blue=self.gif % 2 == 0)
         if record is not None and self.replay is not None:
-            self._write_replay(out, result, record)
+            self._write_replay(out, self.replay, result, record)
 
-    def _write_replay(self, out: Path, result: Evaluation, record: Recorder) -> None:
+    def _write_replay(self, out: Path, game: int, result: Evaluation, record: Recorder) -> None:
+        import numpy as np
+
         from echelon_jax.replay.build import Origin, make_replay
         from echelon_jax.replay.file import SUFFIX, write_replay
         from echelon_jax.replay.page import write_page
 
         names = [self.policy.name, Path(self.opponents[0]).name]
-        blue, red = names if self.replay % 2 == 0 else names[::-1]
-        title = f"{names[0]} against {names[1]}, game {self.replay}"
+        blue, red = names if game % 2 == 0 else names[::-1]
+        title = f"{names[0]} against {names[1]}, game {game}"
         trace = record.trace()
-        if not trace.value.any():
+        if trace.value is not None and not np.any(trace.value):
             trace = trace.replace(value=None)
-        replay = make_replay(result.env_config, trace, Origin(blue, red, title, f"evaluation at update {result.update}"))
-        path = out / f"game{self.replay}{SUFFIX}"
+        replay = make_replay(
+            result.env_config, trace, Origin(blue, red, title, f"evaluation at update {result.update}")
+        )
+        path = out / f"game{game}{SUFFIX}"
         write_replay(path, replay)
         write_page(path.with_suffix(".html"), replay)
 

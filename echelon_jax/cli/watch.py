@@ -52,9 +52,9 @@ class WatchCommand:
         if out.suffix != ".html":
             raise UsageError(f"out must be the name of a page, ending in .html, got {out.name!r}")
         set_up_jax(self.threads)
-        from echelon_jax.runs.checkpoint import CheckpointError
         from echelon_jax.replay.file import SUFFIX, write_replay
         from echelon_jax.replay.page import write_page
+        from echelon_jax.runs.checkpoint import CheckpointError
 
         try:
             replay = self._play()
@@ -85,13 +85,13 @@ class WatchCommand:
         for thread in threads:
             thread.join()
         names = [Path(name).name if Path(name).exists() else name for name in (self.blue, self.red)]
-        origin = Origin(*names, title=f"{names[0]} against {names[1]}", source="echelon watch")
+        origin = Origin(names[0], names[1], title=f"{names[0]} against {names[1]}", source="echelon watch")
         return make_replay(config, trace, origin)
 
     def _config(self) -> EnvConfig:
         """The game of the first trained player, changed by the flags; the flags' alone without one."""
-        from echelon_jax.runs.checkpoint import load_policy
         from echelon_jax.evaluation.matches import parse_opponent
+        from echelon_jax.runs.checkpoint import load_policy
 
         for name in (self.blue, self.red):
             kind, _ = parse_opponent(name)

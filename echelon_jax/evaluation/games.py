@@ -103,7 +103,9 @@ def make_match(
         # How it was played.
         behaviour, sight, fired = count_behaviour(env.config, env_params, board.behaviour, before, actions, state, step)
         alive = learner_rows(before.sim.mechs.alive & ~before.episode_over[:, None])
-        value, other = (m.value if isinstance(m, PolicyMemory) else jnp.zeros(alive.shape) for m in (memory_a, memory_b))
+        value, other = (
+            m.value if isinstance(m, PolicyMemory) else jnp.zeros(alive.shape) for m in (memory_a, memory_b)
+        )
         ends, components = step.episode_over, step.info.reward_components
         values = all_rows(value, other)
         seen = _Seen(

@@ -90,7 +90,7 @@ def world_params(config: EnvConfig, world: WorldArrays) -> EnvParams:
         return env.params(env.make_bank(world))
     fields = {name: jnp.asarray(field) for name, field in world._asdict().items()}
     worlds, n = world.yaw.shape
-    unseen = jnp.zeros((worlds, n, config.observation_size), jnp.float32)
+    unseen = jnp.zeros((worlds, n, observation_layout(config).size), jnp.float32)
     none = jnp.full((worlds, n, CONTACTS), -1, jnp.int32)
     return env.params(Bank(**fields, observation=unseen, contact_slots=none, known=None))
 
@@ -115,7 +115,7 @@ def warm_up(config: EnvConfig, params: EnvParams, observe: bool) -> list[threadi
 
     def detail() -> None:
         states = jax.tree.map(lambda x: jnp.repeat(x, CHUNK, 0), state)
-        actions = jnp.zeros((CHUNK, config.num_mechs, config.action_size), jnp.float32)
+        actions = jnp.zeros((CHUNK, config.num_mechs, action_layout(config).size), jnp.float32)
         make_detail(config)(params.rules, states, actions, jax.random.split(jax.random.key(0), CHUNK))
 
     def seen() -> None:
@@ -230,7 +230,9 @@ class _Building:
         self.chronicle = Chronicle(self.config)
         waiting: list[Decided] = []
         t = self.trace
-        for d, decided in enumerate(resimulate(self.config, self.params, t.actions, t.key, t.before)):
+        for d, decided in enumerate(
+            resimulate(self.config, self.params, np.asarray(t.actions), np.asarray(t.key), t.before)
+        ):
             if d == 0:
                 shape = (self.config.size_z, self.config.size_y, self.config.size_x)
                 self.material = np.asarray(decided.before.sim.grid.material[0]).reshape(shape)
@@ -296,17 +298,19 @@ class _Building:
 def frame_arrays(frames: Small, heat_cap: np.ndarray) -> dict[str, np.ndarray]:
     """Return the per-frame arrays of a replay from stacked rows."""
     m = frames.mechs
-    bits = (
+    flags = np.zeros(m.alive.shape, np.uint8)
+    for on, bit in (
         (m.alive, ALIVE),
         (m.fallen > 0, FALLEN),
         (m.leg_hp <= 0, LEGGED),
         (m.heat > heat_cap, SHUTDOWN),
         (m.ecm_on, ECM),
         (m.eccm_on, ECCM),
-    )
+    ):
+        flags |= np.where(on, bit, 0).astype(np.uint8)
     return {
         **{name: getattr(m, name) for name in ("position", "velocity", "yaw", "hp", "leg_hp", "heat", "stability")},
-        "flags": sum(np.where(on, bit, 0) for on, bit in bits).astype(np.uint8),
+        "flags": flags,
         "painted": m.painted.astype(np.int16),
         "suppressed": m.suppressed.astype(np.int16),
         "focus": m.focus.astype(np.int16),

@@ -17,7 +17,7 @@ from jaxtyping import Array, Bool, Float32, Int32, Key, UInt8
 
 from echelon_jax.config import EnvConfig
 from echelon_jax.env.actions import sanitise
-from echelon_jax.env.interfaces import actions_of
+from echelon_jax.env.interfaces import action_layout, actions_of
 from echelon_jax.env.state import EnvState
 from echelon_jax.rules.weapons import MISSILE
 from echelon_jax.sim.firing import fire
@@ -211,7 +211,7 @@ def detail_with_noise(
     noise: Noise,
 ) -> tuple[SimState, SubstepDetail]:
     """Return the simulation states after one decision of every row, and its detail with the substep as leading axis."""
-    clean, _ = sanitise(config, actions)
+    clean, _ = sanitise(config, action_layout(config), actions)
     decision = actions_of(config).decide(config, states, clean)
     state = states.sim.replace(
         mechs=decision.mechs.replace(alive=states.sim.mechs.alive),

@@ -99,7 +99,7 @@ class Chronicle:
         for s in range(self.config.substeps):
             time = decision * self.config.substeps + s + 1
             one = _at(detail, s, row)
-            for mech in np.flatnonzero(one.hazard >= 0):
+            for mech in np.flatnonzero(one.hazard >= 0).tolist():
                 self._add(time, "kill", -1, HAZARD, mech, 0, float(one.hazard[mech]), position[mech])
             self._shots(time, one)
             self._turns(time, one, position)
@@ -137,7 +137,7 @@ class Chronicle:
             gone = shot.ended or shot.intercepted or shot.impact
             end = shot.point if shot.impact else shot.start
             if track is not None:
-                track.points.append(end if gone else one.shot_position[slot])
+                track.points.append(np.asarray(end if gone else one.shot_position[slot]))
                 if gone:
                     self.tracks.append(self._flying.pop(slot))
             if shot.intercepted:
@@ -158,7 +158,7 @@ class Chronicle:
         if weapon == SMOKE:
             self._add(time, "cloud", weapon, shooter, -1, 0, k.SMOKE_CLOUD_RADIUS, shot.centre)
         if shot.exploded:
-            for other in np.flatnonzero(effect.hp_lost > 0):
+            for other in np.flatnonzero(effect.hp_lost > 0).tolist():
                 if not (counts and other == victim):
                     self._hurt(time, "splash", weapon, shooter, int(other), effect, shot.centre)
                     if effect.died[other]:
@@ -180,7 +180,7 @@ class Chronicle:
             if turn.kinetic:
                 muzzle = _raised(position[mech], k.BARREL_HEIGHT_FRACTION * half)
                 self._add(time, "kinetic", GAUSS if heavy[mech] else AUTOCANNON, mech, -1, 0, 0.0, muzzle)
-            for victim in np.flatnonzero(effect.painted):
+            for victim in np.flatnonzero(effect.painted).tolist():
                 self._add(time, "paint", PAINTER, mech, victim, 0, 0.0, position[victim])
             if turn.smoke:
                 self._add(time, "smoke", SMOKE, mech, -1, 0, 0.0, _raised(position[mech], half))
@@ -189,14 +189,14 @@ class Chronicle:
         table = slots(self.config)
         for slot in np.flatnonzero(one.launched).tolist():
             weapon, target = int(one.shot_weapon[slot]), int(one.shot_target[slot])
-            first = one.shot_position[slot]
+            first = np.asarray(one.shot_position[slot])
             self._flying[slot] = Track(weapon, int(table.mech[slot]), target, time, [first])
 
     def _status(self, time: int, one: SubstepDetail, status: dict[str, np.ndarray]) -> None:
         names = {"fallen": ("knockdown", "stood_up"), "shutdown": ("shutdown", "restarted"), "legged": ("legged", "")}
         for name, (begins, ends) in names.items():
             was, now = status[name], getattr(one, name)
-            for mech in np.flatnonzero((was != now) & one.alive):
+            for mech in np.flatnonzero((was != now) & one.alive).tolist():
                 kind = begins if now[mech] else ends
                 if kind:
                     self._add(time, kind, -1, -1, mech, 0, 0.0, one.position[mech])
@@ -207,7 +207,7 @@ class Chronicle:
                 if cloud[0] == slot and cloud[2] > time:
                     cloud[2] = time
             self.clouds.append([slot, time, time + int(one.smoke_life[slot]), one.smoke_position[slot]])
-        return one.smoke_life
+        return np.asarray(one.smoke_life)
 
     def arrays(self, poses: bool) -> dict[str, np.ndarray]:
         """Return everything collected as a replay's arrays."""

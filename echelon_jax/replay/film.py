@@ -162,7 +162,7 @@ class Painter:
         x, y, yaw = self.pose(t, mech)
         half = 0.62 * kind["width"]
         # Blue is a wedge, orange a square with a nose: the shape tells the teams apart too.
-        shape = ((1.3, 0), (-1, 0.9), (-0.55, 0), (-1, -0.9))
+        shape: tuple[tuple[float, float], ...] = ((1.3, 0), (-1, 0.9), (-0.55, 0), (-1, -0.9))
         if entry["team"]:
             shape = ((1.35, 0), (0.7, 0.85), (-0.85, 0.85), (-0.85, -0.85), (0.7, -0.85))
         c, s = math.cos(yaw), math.sin(yaw)

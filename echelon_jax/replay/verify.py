@@ -9,6 +9,7 @@ import jax
 import numpy as np
 
 from echelon_jax.config import INTERFACE_FIELDS, INTERFACES, EnvConfig
+from echelon_jax.env.interfaces import action_layout
 from echelon_jax.env.trace import small_of
 from echelon_jax.replay.build import digest, frame_arrays, game_params, resimulate
 from echelon_jax.replay.checks import ReplayError
@@ -88,7 +89,7 @@ def verify(replay: Replay) -> Verdict:
 
 def _check_sizes(replay: Replay, config: EnvConfig) -> None:
     size = (config.size_z, config.size_y, config.size_x)
-    mechs = (replay.decisions, config.num_mechs, config.action_size)
+    mechs = (replay.decisions, config.num_mechs, action_layout(config).size)
     if replay["material"].shape != size or replay["actions"].shape != mechs:
         raise ReplayError("game must be the configuration that the map and the actions were recorded under")
     if replay.decisions < 1 or replay.header["substeps"] != config.substeps:
