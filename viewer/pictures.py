@@ -42,16 +42,17 @@ def seek(page: Page, seconds: float) -> None:
     page.evaluate(f"echelon.seek({seconds} / echelon.game.decisionSeconds * echelon.game.substeps)")
 
 
-def moving(page: Page, start: float, seconds: float, speed: float, near: float, width: int) -> list[Image.Image]:
-    """Pictures of a stretch of the game while the camera turns slowly around the zone."""
+def moving(page: Page, given: argparse.Namespace) -> list[Image.Image]:
+    """Pictures of a stretch of the game around the zone; a turning camera makes a much larger file."""
     page.evaluate("document.body.classList.add('film')")
     pictures = []
-    count = round(seconds * RATE)
+    count, width = round(given.seconds * RATE), given.width
     for i in range(count):
-        seek(page, start + speed * i / RATE)
+        seek(page, given.start + given.speed * i / RATE)
         page.evaluate(
             f"""(() => {{
-              const e = echelon, far = {near} * Math.max(e.game.size.x, e.game.size.y), a = -2.0 + 0.5 * {i} / {count};
+              const e = echelon, far = {given.near} * Math.max(e.game.size.x, e.game.size.y);
+              const a = -2.0 + {given.turn} * {i} / {count};
               e.camera.controls.target.set(e.game.zone.x, e.game.zone.y, 1);
               e.camera.camera.position.set(
                 e.game.zone.x + far * Math.cos(a), e.game.zone.y + far * Math.sin(a), 0.62 * far);
@@ -92,6 +93,7 @@ def main() -> None:
     parser.add_argument("--seconds", type=float, default=6.0, help="length of the moving picture")
     parser.add_argument("--speed", type=float, default=1.0, help="times the game's clock")
     parser.add_argument("--near", type=float, default=0.5, help="distance of the camera, in map sides")
+    parser.add_argument("--turn", type=float, default=0.0, help="radians that the camera turns meanwhile")
     parser.add_argument("--mech", type=int, default=0, help="mech that follow.png follows")
     parser.add_argument("--width", type=int, default=560, help="of the moving picture")
     parser.add_argument("--colours", type=int, default=96, help="of the moving picture, up to 256")
@@ -110,7 +112,7 @@ def main() -> None:
         still(page, given.out / "follow.png")
         page.evaluate("echelon.choose(-1); echelon.camera.reset()")
         page.set_viewport_size({"width": 960, "height": 560})
-        pictures = moving(page, given.start, given.seconds, given.speed, given.near, given.width)
+        pictures = moving(page, given)
         save_gif(given.out / "game.gif", pictures, given.colours)
         browser.close()
 

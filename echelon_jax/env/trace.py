@@ -33,7 +33,8 @@ class Small(flax.struct.PyTreeNode):
 class Trace(flax.struct.PyTreeNode):
     """One decision of one arena; a scan stacks them along a leading axis.
 
-    `observation` and `value` are what the mechs saw and their critics said before acting; None where nobody asked for them.
+    `observation`, `value` and `probability` are what the mechs saw, their critics said and their policies' heads thought of each
+    choice before acting; None where nobody asked for them.
     """
 
     running: Bool[Array, ""]  # the game had not ended before this decision
@@ -45,6 +46,7 @@ class Trace(flax.struct.PyTreeNode):
     rewards: Float32[Array, "mechs components"]  # of the decision
     observation: Float32[Array, "mechs obs"] | None = None
     value: Float32[Array, " mechs"] | None = None
+    probability: Float32[Array, "mechs choices"] | None = None
 
 
 def small_of(state: EnvState, arena: Int32[Array, ""] | int) -> Small:
@@ -79,6 +81,7 @@ def trace_of(
     rewards: Float32[Array, "arenas mechs components"],
     observation: Float32[Array, "arenas mechs obs"] | None = None,
     value: Float32[Array, "arenas mechs"] | None = None,
+    probability: Float32[Array, "arenas mechs choices"] | None = None,
 ) -> Trace:
     """Return what one decision of one arena leaves for a replay.
 
@@ -86,7 +89,7 @@ def trace_of(
         arena: its row; traced, so that another one needs no new program.
         before, actions, keys: what `step_batch` was called with, with or without AutoReset.
         ends, rewards: `episode_over` and `info.reward_components` of the step it returned.
-        observation, value: shown and said before acting, where the replay should hold them.
+        observation, value, probability: shown and thought before acting, where the replay should hold them.
     """
 
     def row(x: Array) -> Array:
@@ -102,6 +105,7 @@ def trace_of(
         rewards=row(rewards),
         observation=None if observation is None else row(observation),
         value=None if value is None else row(value),
+        probability=None if probability is None else row(probability),
     )
 
 

@@ -23,6 +23,7 @@ from echelon_jax.env.interfaces import action_layout, observation_layout
 from echelon_jax.env.layout import CONTACTS, Layout
 from echelon_jax.env.state import REASONS, REWARD_COMPONENTS, WINNERS, Bank, EnvParams, EnvState
 from echelon_jax.env.trace import Small, Trace, put_small, small_of
+from echelon_jax.policies.heads import Heads
 from echelon_jax.replay.detail import make_detail
 from echelon_jax.replay.events import Chronicle
 from echelon_jax.replay.model import ALIVE, ECCM, ECM, FALLEN, LEGGED, POSE_UNIT, SHUTDOWN, Replay, class_table
@@ -283,12 +284,15 @@ class _Building:
         }
         if t.observation is not None:
             arrays["observation"] = np.asarray(t.observation, np.float16)
+        if t.probability is not None:
+            arrays["probability"] = np.asarray(t.probability, np.float16)
         if t.value is not None:
             arrays["value"] = np.asarray(t.value, np.float32)
         over = bool(frames.episode_over[-1])
         header = header_of(config, seed, origin) | {
             "winner": WINNERS[int(frames.winner[-1])] if over else None,
             "reason": REASONS[int(frames.reason[-1])],
+            "choices": [] if t.probability is None else list(Heads(config).choices),
             "differing_decisions": self.differing,
             "piecewise_differences": self.unlike,
         }

@@ -58,7 +58,7 @@ def check_header(header: dict[str, Any]) -> None:
         _text(name, "names")
     _check_mechs(header.get("mechs"))
     _check_classes(header.get("classes"))
-    for name in ("reward_components", "weapons"):
+    for name in ("reward_components", "weapons", "choices"):
         texts = header.get(name)
         if not isinstance(texts, list) or len(texts) > 100:
             raise ReplayError(f"{name} must be a list of names")
@@ -135,8 +135,9 @@ def check(replay: Replay) -> None:
         layout = replay.header[name]
         if letter in counts and counts[letter] and (not layout or layout[-1][1] + layout[-1][2] != counts[letter]):
             raise ReplayError(f"{name} must describe all {counts[letter]} numbers")
-    if "R" in counts and counts["R"] != len(replay.header["reward_components"]):
-        raise ReplayError("reward_components must name every reward component")
+    for letter, name in (("R", "reward_components"), ("Q", "choices")):
+        if letter in counts and counts[letter] != len(replay.header[name]):
+            raise ReplayError(f"{name} must name all {counts[letter]} numbers")
     _check_values(replay, counts)
 
 

@@ -13,7 +13,7 @@ from jaxtyping import Array
 from echelon_jax.config import EnvConfig
 from echelon_jax.env.state import EnvParams
 from echelon_jax.env.trace import Trace, trace_of
-from echelon_jax.evaluation.players import AgentPlayer, Player, PolicyMemory
+from echelon_jax.evaluation.players import AgentPlayer, Player, thoughts
 from echelon_jax.replay.build import compiled_look, compiled_step, start_state
 
 
@@ -27,18 +27,17 @@ def _programs(config: EnvConfig, blue: Player, red: Player) -> tuple[Any, Any]:
     def red_rows(x: Array) -> Array:
         return x[:, team:]
 
-    def said(memory: Any) -> Array:
-        return memory.value if isinstance(memory, PolicyMemory) else jnp.zeros((1, team), jnp.float32)
-
     def act(params: EnvParams, numbers: Any, memories: Any, state: Any, observation: Array, key: Array) -> Any:
         keys = jax.random.split(key)
         memory_blue, ours = blue.act(numbers[0], params, memories[0], state, observation, blue_rows, keys[0])
         memory_red, theirs = red.act(numbers[1], params, memories[1], state, observation, red_rows, keys[1])
-        values = jnp.concatenate([said(memory_blue), said(memory_red)], 1)
-        return (memory_blue, memory_red), jnp.concatenate([ours, theirs], 1), values
+        values, thought = thoughts((memory_blue, memory_red), 1, team)
+        probability = None if thought is None else jnp.concatenate(list(thought), 1)
+        said = jnp.concatenate(list(values), 1), probability
+        return (memory_blue, memory_red), jnp.concatenate([ours, theirs], 1), said
 
-    def record(before: Any, actions: Array, keys: Array, stepped: Any, observation: Any, values: Array) -> Trace:
-        return trace_of(0, before, actions, keys, stepped.over, stepped.rewards, observation, values)
+    def record(before: Any, actions: Array, keys: Array, stepped: Any, observation: Any, said: Any) -> Trace:
+        return trace_of(0, before, actions, keys, stepped.over, stepped.rewards, observation, *said)
 
     return jax.jit(act), jax.jit(record)
 
@@ -67,10 +66,10 @@ def play_game(
     for d in range(config.max_steps):
         key_act, key_env = jax.random.split(jax.random.fold_in(key, d))
         seen = look(params.rules, state) if needed else jnp.zeros((1, config.num_mechs, 1), jnp.float32)
-        memories, actions, values = act(params, numbers, memories, state, seen, key_act)
+        memories, actions, said = act(params, numbers, memories, state, seen, key_act)
         keys = key_env[None]
         after, stepped = step(params, keys, state, actions)
-        rows.append(record(state, actions, keys, stepped, seen if observe else None, values))
+        rows.append(record(state, actions, keys, stepped, seen if observe else None, said))
         state = after
         if d % 8 == 7 and bool(state.episode_over[0]):
             break

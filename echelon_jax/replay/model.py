@@ -53,7 +53,7 @@ class Spec(NamedTuple):
 
 
 # Counts: X, Y, Z map; N mechs; D decisions; F = D + 1 frames; S substeps in all; E events; V edits; K tracks; P points;
-# C clouds; A action components; O observation entries; R reward components.
+# C clouds; A action components; O observation entries; R reward components; Q choices of a policy's heads.
 ARRAYS: dict[str, Spec] = {
     "material": Spec("uint8", ("Z", "Y", "X")),
     "zone": Spec("float32", (3,)),
@@ -101,6 +101,7 @@ ARRAYS: dict[str, Spec] = {
     "rewards": Spec("float32", ("D", "N", "R"), False),
     "observation": Spec("float16", ("D", "N", "O"), False),
     "value": Spec("float32", ("D", "N"), False),
+    "probability": Spec("float16", ("D", "N", "Q"), False),  # of each of the header's choices
 }
 
 
@@ -157,7 +158,7 @@ def counts_of(replay: Replay) -> dict[str, int]:
         "P": len(replay["track_position"]),
         "C": len(replay["cloud_start"]),
     }
-    for letter, name in (("A", "actions"), ("O", "observation"), ("R", "rewards")):
+    for letter, name in (("A", "actions"), ("O", "observation"), ("R", "rewards"), ("Q", "probability")):
         if name in replay:
             counts[letter] = replay[name].shape[-1]
     return counts

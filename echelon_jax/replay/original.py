@@ -139,6 +139,7 @@ def _header(whole: dict[str, Any], mechs: list[dict[str, Any]], frames: list[Any
         "classes": class_table(),
         "weapons": list(WEAPON_NAMES),
         "reward_components": [],
+        "choices": [],
         "action_layout": [],
         "observation_layout": [],
         "winner": winner,

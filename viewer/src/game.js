@@ -210,11 +210,13 @@ export class Game {
 
   /** What a mech saw before a decision, as numbers, or null. */
   observation(decision, m) {
-    const seen = this.arrays.observation;
-    if (!seen || decision >= this.decisions) return null;
-    const size = seen.shape[2];
-    const at = (decision * this.count + m) * size;
-    return Float32Array.from(seen.data.subarray(at, at + size), half);
+    return this.halves("observation", decision, m);
+  }
+
+  /** A mech's row of a half-precision array at a decision, as numbers, or null. */
+  halves(name, decision, m) {
+    const row = this.row(name, decision, m);
+    return row && Float32Array.from(row, half);
   }
 
   row(name, decision, m) {

@@ -80,7 +80,8 @@ export class Panel {
     this.focus = element("div", "line");
     this.value = element("div", "line");
     this.value.id = "mech-value";
-    section.append(lights, this.focus, this.value);
+    this.chances = element("div", "chances");
+    section.append(lights, this.focus, this.value, this.chances);
     this.root.append(section);
   }
 
@@ -222,6 +223,32 @@ export class Panel {
     this.focus.textContent = focus >= 0 ? `focus: ${shortName(this.game, focus)}` : "focus: none";
     const value = this.game.row("value", decision, this.mech);
     this.value.textContent = value ? `value: ${value[0].toFixed(3)}` : "";
+    this.#showChances(decision);
+  }
+
+  /** What the policy's heads thought of each choice, the likelier ones first. */
+  #showChances(decision) {
+    const chances = this.game.halves("probability", decision, this.mech);
+    if (!chances || !chances.some((p) => p > 0)) {
+      this.chances.replaceChildren();
+      return;
+    }
+    const rows = this.game.header.choices
+      .map((name, i) => [name.replace("/", " "), chances[i]])
+      .filter(([, p]) => p >= 0.01)
+      .sort((a, b) => b[1] - a[1])
+      .slice(0, 9);
+    this.chances.replaceChildren(
+      ...rows.map(([name, p]) => {
+        const row = element("div", "meter");
+        const track = element("div", "track");
+        const fill = element("i");
+        fill.style.width = `${100 * p}%`;
+        track.append(fill);
+        row.append(element("span", "", name), track, element("b", "", `${(100 * p).toFixed(0)} %`));
+        return row;
+      }),
+    );
   }
 
   #cumulative() {
