@@ -19,6 +19,7 @@ import json
 from pathlib import Path
 from typing import Any
 
+from echelon_jax.fields import seed_argument
 from echelon_jax.jax_setup import set_up_jax
 
 # The original's network with the numbers that suited it best.
@@ -182,7 +183,7 @@ def page(name: str, report: dict[str, Any]) -> str:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("comparison", choices=sorted(COMPARISONS))
-    parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2])
+    parser.add_argument("--seeds", type=seed_argument, nargs="+", default=[0, 1, 2])
     parser.add_argument("--preset", help="instead of the comparison's own: cpu, and smoke for ablations")
     parser.add_argument("--updates", type=int, help="of each run instead of the preset's")
     parser.add_argument("--variant", nargs="+", help="train only these, for another process to put together")

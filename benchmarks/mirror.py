@@ -16,6 +16,7 @@ import sys
 import time
 from typing import Any
 
+from echelon_jax.fields import seed_argument
 from echelon_jax.jax_setup import set_up_jax
 
 
@@ -73,7 +74,7 @@ def main() -> int:
     parser.add_argument("--size", type=int, default=40)
     parser.add_argument("--packs", type=int, default=1)
     parser.add_argument("--mode", choices=("full", "partial"), default="full")
-    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--seed", type=seed_argument, default=0)
     parser.add_argument("--rules", choices=("revised", "original"), default="revised")
     parser.add_argument("--threads", type=int, default=1)
     args = parser.parse_args()

@@ -15,6 +15,7 @@ import time
 from typing import Any
 
 from echelon_jax.env.interfaces import action_layout
+from echelon_jax.fields import seed_argument
 from echelon_jax.jax_setup import set_up_jax
 
 STEPS_PER_LAUNCH = 40
@@ -116,7 +117,7 @@ def main() -> int:
     parser.add_argument("--arenas", type=int, default=256)
     parser.add_argument("--worlds", type=int, default=1024)
     parser.add_argument("--size", type=int, default=40)
-    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--seed", type=seed_argument, default=0)
     parser.add_argument("--rules", choices=("revised", "original"), default="revised")
     parser.add_argument("--threads", type=int, default=1)
     args = parser.parse_args()

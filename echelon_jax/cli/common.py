@@ -10,28 +10,11 @@ import tyro
 from echelon_jax import jax_setup
 from echelon_jax.cli.errors import UsageError, checked
 from echelon_jax.cli.fields import given, override_flags
-from echelon_jax.config import RULE_SETS, SWITCHES, EnvConfig
+from echelon_jax.config import INTERFACE_FIELDS, RULE_SETS, SWITCHES, EnvConfig
+from echelon_jax.gpu.flags import set_gpu_flags
 
 OLD_RULE_SETS = {"mended": "revised"}  # names that earlier versions had
-INTERFACE = ("observation", "actions", "reward")
-SWITCH_TEXTS = {
-    "spawn_without_overlap": "Mechs spawn apart instead of inside each other.",
-    "true_voxel_hp": "Voxels have their material's hit points everywhere.",
-    "honour_focus": "A focus that a weapon can reach is its target.",
-    "fair_order": "Firing order and wreck rolls are drawn.",
-    "own_team_counts_against": "Hurting one's own side is charged, not paid.",
-    "clamp_before_collision": "Moves are cut at the map edge before the collision test.",
-    "shots_end_at_border": "Shots end at the map's border.",
-    "smoke_opens": "Smoke shells open at the end of their flight and never count as hits.",
-    "ceiling": "No mech rises above the top of the map.",
-    "ams_one_roll": "Each ready heavy gets one roll per missile in reach of its point defence.",
-    "zone_on_the_ground": "Only a powered mech near the ground holds the zone.",
-    "fair_zone": "The zone is about equally far from both teams.",
-    "terrain_on_small_maps": "Small maps keep their terrain.",
-    "corridors_complete": "Lanes are carved up to the map's low edges.",
-    "tie_is_draw": "Equal scores are decided by hit points, then a draw.",
-}
-EnvFlags: Any = override_flags(EnvConfig, "EnvFlags", ("num_packs", "observation_mode", *INTERFACE), SWITCH_TEXTS)
+EnvFlags: Any = override_flags(EnvConfig, "EnvFlags", ("num_packs", "observation_mode", *INTERFACE_FIELDS))
 
 
 @dataclasses.dataclass(frozen=True)
@@ -70,17 +53,22 @@ class GameFlags:
         fields: dict[str, Any] = {"size_x": default_size, "size_y": default_size} if base is None else dict(base)
         if base is None or rules is not None:
             revised = rules != "original"
-            fields |= dict.fromkeys(SWITCHES, revised) | dict.fromkeys(INTERFACE, "modern" if revised else "original")
+            fields |= dict.fromkeys(SWITCHES, revised) | dict.fromkeys(
+                INTERFACE_FIELDS, "modern" if revised else "original"
+            )
         named = {"size_x": self.size, "size_y": self.size, "num_packs": self.packs, "observation_mode": self.mode}
-        named |= {name: getattr(self, name) for name in INTERFACE}
+        named |= {name: getattr(self, name) for name in INTERFACE_FIELDS}
         fields |= {name: value for name, value in named.items() if value is not None} | given(self.more)
         return checked(EnvConfig, **fields)
 
 
 def set_up_jax(threads: int = 0) -> None:
-    """Set JAX up for this machine (`jax_setup.set_up_jax`); must run before the first computation.
+    """Set XLA's flags for a GPU, then JAX for this machine (`jax_setup.set_up_jax`); must run before the first computation.
+
+    The flags are those of `echelon_jax.gpu.flags`, set only where JAX may find a GPU; XLA_FLAGS overrides each of them.
 
     Raises:
         UsageError: threads is below 0.
     """
+    set_gpu_flags()
     checked(jax_setup.set_up_jax, threads)

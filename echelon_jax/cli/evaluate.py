@@ -11,7 +11,9 @@ from typing import TYPE_CHECKING
 import tyro
 
 from echelon_jax.cli.common import set_up_jax
-from echelon_jax.cli.errors import UsageError
+from echelon_jax.cli.errors import UsageError, checked
+from echelon_jax.fields import check_seed
+from echelon_jax.terminal import PlainConsole
 
 if TYPE_CHECKING:
     from echelon_jax.evaluation.matches import Evaluation
@@ -57,7 +59,6 @@ class EvaluateCommand:
         set_up_jax(self.threads)
         from echelon_jax.evaluation.matches import evaluate
         from echelon_jax.evaluation.recording import Recorder
-        from echelon_jax.evaluation.tables import behaviour_table, games_table
         from echelon_jax.runs.checkpoint import CheckpointError
         from echelon_jax.viewing.extras import MissingExtra, drawing
 
@@ -78,21 +79,36 @@ class EvaluateCommand:
                 record=record,
                 progress=None if self.json else show_progress,
             )
-            if self.out is not None:
-                self._write(self.out, result, record)
         except (CheckpointError, MissingExtra, ValueError) as error:
             raise UsageError(str(error)) from error
         except OSError as error:
             raise UsageError(f"cannot write to {self.out}: {error.strerror or error}") from error
+        self._report(result, record)
+        return 0
+
+    def _report(self, result: Evaluation, record: Recorder | None) -> None:
+        """Write what was played, print it, and draw it last; what cannot be written or drawn does not keep it from the rest."""
+        failures = []
+        if self.out is not None:
+            try:
+                (self.out / "evaluation.json").write_text(json.dumps(result.report(), indent=1))
+            except OSError as error:
+                failures.append(f"cannot write to {self.out}: {error.strerror or error}")
         if self.json:
             print(json.dumps(result.report(), indent=1))
         else:
-            from rich.console import Console
+            from echelon_jax.evaluation.tables import behaviour_table, games_table
 
-            console = Console()
+            console = PlainConsole()
             console.print(games_table(f"{self.policy} at update {result.update}", result.against))
             console.print(behaviour_table(result.against))
-        return 0
+        if self.out is not None and not failures:
+            try:
+                self._draw(self.out, result, record)
+            except OSError as error:
+                failures.append(f"cannot write to {self.out}: {error.strerror or error}")
+        if failures:
+            raise UsageError(failures[0])
 
     def _check(self) -> None:
         for name in ("games", "arenas"):
@@ -100,8 +116,7 @@ class EvaluateCommand:
                 raise UsageError(f"{name} must be an even number from 2, got {getattr(self, name)}")
         if not 0 <= self.fire_probability <= 1:
             raise UsageError(f"fire-probability must be from 0 to 1, got {self.fire_probability}")
-        if self.seed < 0:
-            raise UsageError(f"seed must be a whole number from 0, got {self.seed}")
+        checked(check_seed, self.seed)
         if not self.policy.exists():
             raise UsageError(f"there is no checkpoint at {self.policy}")
         if not self.opponents:
@@ -119,11 +134,10 @@ class EvaluateCommand:
             if not built_in and not Path(name).exists():
                 raise UsageError(f"opponents must be scripted, random or the path of a checkpoint, got {name!r}")
 
-    def _write(self, out: Path, result: Evaluation, record: Recorder | None) -> None:
+    def _draw(self, out: Path, result: Evaluation, record: Recorder | None) -> None:
         from echelon_jax.viewing.pictures import evaluation_figure, write_figure
         from echelon_jax.viewing.topdown import write_gif
 
-        (out / "evaluation.json").write_text(json.dumps(result.report(), indent=1))
         write_figure(out / "evaluation.png", evaluation_figure(result))
         if record is not None and self.gif is not None:
             path = out / f"game{record.game}.gif"

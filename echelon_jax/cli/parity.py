@@ -8,11 +8,10 @@ import json
 import sys
 from pathlib import Path
 
-from rich.console import Console
-
 from echelon_jax.cli.common import set_up_jax
 from echelon_jax.cli.errors import UsageError, checked
 from echelon_jax.parity.fuzzing.shapes import pair_of_turn
+from echelon_jax.terminal import PlainConsole
 
 SECTIONS = ("episodes", "queries", "worlds")
 MAX_WIDTH = 4096
@@ -55,7 +54,7 @@ class ParityCommand:
         set_up_jax(self.threads)
         from echelon_jax.parity.comparison import compare_all
 
-        errors = Console(stderr=True)
+        errors = PlainConsole(stderr=True)
 
         def progress(line: str) -> None:
             errors.print(line, style="dim", markup=False)
@@ -66,7 +65,7 @@ class ParityCommand:
             json.dump(report.as_dict(), sys.stdout, indent=2)
             sys.stdout.write("\n")
         else:
-            report.show(Console())
+            report.show(PlainConsole())
         return 1 if report.failures() else 0
 
     def select(self) -> dict[str, list[Path]]:

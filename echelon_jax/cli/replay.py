@@ -66,6 +66,8 @@ class ReplayCommand:
             return self._page(path, replay)
         except (ReplayError, MissingExtra) as error:
             raise UsageError(str(error)) from error
+        except BrokenPipeError:
+            raise
         except OSError as error:
             raise UsageError(f"cannot write: {error.strerror or error}") from error
 

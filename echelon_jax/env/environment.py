@@ -17,6 +17,7 @@ import numpy as np
 from jaxtyping import Array, Bool, Float32, Int32, Key
 
 from echelon_jax.config import EnvConfig
+from echelon_jax.env import checks
 from echelon_jax.env.actions import broadcast, sanitise
 from echelon_jax.env.episode import add_score, episode_outcome, flags, team_hp, zone_distance, zone_tick
 from echelon_jax.env.interfaces import action_layout, actions_of, observation_layout, observation_of, reward_of
@@ -36,9 +37,10 @@ from echelon_jax.env.state import (
 from echelon_jax.env.statistics import step_statistics
 from echelon_jax.sim.ewar import shutdown
 from echelon_jax.sim.noise import Noise, sample_noise
-from echelon_jax.sim.rules import SimRules, sim_rules
+from echelon_jax.sim.rules import SimRules, check_rules, sim_rules
 from echelon_jax.sim.state import Grid
 from echelon_jax.sim.step import initial_state, simulate
+from echelon_jax.sim.widths import LoopWidths
 from echelon_jax.worldgen.bank import WorldArrays
 
 BANK_CHUNK = 64  # worlds observed at once while a bank is made
@@ -108,9 +110,9 @@ def fresh_state(
     )
 
 
-def observe(config: EnvConfig, rules: SimRules, state: EnvState) -> Observed:
+def observe(config: EnvConfig, rules: SimRules, state: EnvState, widths: LoopWidths | None = None) -> Observed:
     """What every mech sees in a state, by the configured observation, and the memory that it keeps."""
-    return observation_of(config).observe(config, rules, state, actions_of(config).points_at_contacts)
+    return observation_of(config).observe(config, rules, state, actions_of(config).points_at_contacts, widths)
 
 
 def select_arenas(mask: Bool[Array, " arenas"], old: Tree, new: Tree) -> Tree:
@@ -150,6 +152,7 @@ class Echelon:
 
     Attributes:
         config: sizes, clock and switches.
+        widths: of the loops of a step, which change its speed and not its result; without them those of the backend.
 
     Example:
         >>> env = Echelon(EnvConfig.original(size_x=40, size_y=40))
@@ -159,6 +162,7 @@ class Echelon:
     """
 
     config: EnvConfig
+    widths: LoopWidths | None = None
 
     # Layouts and bounds.
 
@@ -197,9 +201,12 @@ class Echelon:
         """What a step reads besides the state: the bank, and rules and reward weights (the defaults without them).
 
         Raises:
-            ValueError: if the bank was made for other sizes or teams, or the weights are not of the configured reward.
+            ValueError: if the bank was made for other sizes or teams, the weights are not of the configured reward, or a
+                number of the rules is beyond what a step can do.
         """
         c = self.config
+        if rules is not None:
+            check_rules(rules)
         weights = self._weights(self.default_rewards() if rewards is None else rewards)
         expected = {
             "material": c.size_x * c.size_y * c.size_z,
@@ -278,13 +285,17 @@ class Echelon:
         self, keys: Key[Array, " arenas"], params: EnvParams, world_index: Int32[Array, " arenas"] | None = None
     ) -> tuple[EnvState, Step]:
         """Begin an episode in every arena, in worlds drawn from the keys or in the given rows of the bank."""
-        worlds = self.draw_worlds(params, keys) if world_index is None else world_index
+        size, count = params.bank.seed.shape[0], checks.check_keys(keys)
+        drawn = self.draw_worlds(params, keys) if world_index is None else None
+        worlds = checks.check_world_index(world_index, count, size) if drawn is None else drawn
         maps = Maps(*(rows[worlds] for rows in bank_maps(params.bank)))
         state = self.fresh_state(params, worlds, maps)
         observation = params.bank.observation[worlds]
+        if drawn is None:
+            observation = checks.mark_unknown_worlds(observation, worlds, size)
         arenas, n = state.sim.mechs.alive.shape
         none = jnp.zeros((arenas, n, len(REWARD_COMPONENTS)), jnp.float32)
-        return state, self._step(params, state, observation, none)
+        return checks.unshared((state, self._step(params, state, observation, none)), (params, keys))
 
     def step_batch(
         self,
@@ -294,6 +305,7 @@ class Echelon:
         params: EnvParams,
     ) -> tuple[EnvState, Step]:
         """One decision step of every arena, noise from its key. A finished arena stays as it is and rewards nothing."""
+        checks.check_keys(keys, state.episode_over.shape[0])
         return self.step_batch_with_noise(sample_noise(self.config, keys), state, actions, params)
 
     def step_batch_with_noise(
@@ -306,6 +318,7 @@ class Echelon:
         """One decision step of every arena with given draws, in the order of docs/spec/environment.md 3.1."""
         config, rules, layout = self.config, params.rules, self.action_layout()
         over = state.episode_over
+        checks.check_actions(config, layout, actions, over.shape[0])
 
         # Actions.
         clean, bad_actions = sanitise(config, layout, actions)
@@ -318,7 +331,7 @@ class Echelon:
             mechs=decision.mechs.replace(alive=was_alive & ~over[:, None]),
             projectiles=state.sim.projectiles.replace(alive=state.sim.projectiles.alive & ~over[:, None]),
         )
-        after = simulate(config, rules, before, decision.commands, noise)
+        after = simulate(config, rules, before, decision.commands, noise, self.widths)
         small = select_arenas(over, state.sim.replace(grid=None), after.replace(grid=None))
         sim = small.replace(grid=after.grid)
         mechs = sim.mechs
@@ -366,7 +379,7 @@ class Echelon:
         result = kept.replace(sim=sim, arena_map=state.arena_map)
 
         # Observations and statistics.
-        seen = observe(config, rules, result)
+        seen = observe(config, rules, result, self.widths)
         counted = step_statistics(sim.tally, state, fallen, legged, hot, bad_actions, seen.bad)
         result = result.replace(
             contact_slots=seen.contact_slots,
@@ -375,7 +388,7 @@ class Echelon:
         )
         components = jnp.where(over[:, None, None], 0.0, gained.components)
         step = self._step(params, result, seen.observation, components)
-        return result, step.replace(reward=jnp.where(over[:, None], 0.0, gained.total))
+        return checks.unshared((result, step.replace(reward=jnp.where(over[:, None], 0.0, gained.total))))
 
     def _step(self, params: EnvParams, state: EnvState, observation: Array, components: Array) -> Step:
         """The result of a step that led to `state`; the reward is zero until it is filled in."""
@@ -411,7 +424,7 @@ class Echelon:
         self, key: Key[Array, ""], params: EnvParams, world_index: Int32[Array, ""] | int | None = None
     ) -> tuple[EnvState, Step]:
         """Begin an episode in one arena, in a world drawn from the key or in the given row of the bank."""
-        worlds = None if world_index is None else jnp.asarray([world_index], jnp.int32)
+        worlds = None if world_index is None else checks.one_row(world_index)
         return _alone(self.reset_batch(key[None], params, worlds))
 
     def step(

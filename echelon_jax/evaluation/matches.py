@@ -21,6 +21,7 @@ from echelon_jax.evaluation.behaviour import summarize_behaviour
 from echelon_jax.evaluation.games import Games, play, summarize_games
 from echelon_jax.evaluation.players import AgentPlayer, PolicyNumbers, PolicyPlayer
 from echelon_jax.evaluation.recording import Recorder
+from echelon_jax.fields import check_seed
 from echelon_jax.runs.checkpoint import Policy, load_policy
 from echelon_jax.training.reward_weights import reward_weights
 from echelon_jax.worldgen.bank import WorldArrays, evaluation_seeds, generate_worlds
@@ -139,6 +140,7 @@ def evaluate(
     for field, value in (("games", games), ("arenas", arenas)):
         if value is not None and (value < 2 or value % 2):
             raise ValueError(f"{field} must be an even number from 2, got {value}")
+    seed = check_seed(seed)
     source = str(policy) if isinstance(policy, (str, Path)) else "a loaded policy"
     policy = load_policy(policy) if isinstance(policy, (str, Path)) else policy
     config = policy.env_config

@@ -110,9 +110,9 @@ class Report:
                 f"{data['reference']['steps']} steps of {data['reference']['episodes']} episodes followed to the end"
             )
         for failure in data["failures"]:
-            console.print(f"[red]{failure}[/red]")
+            console.print(failure, style="red", markup=False)
         if data["ok"]:
-            console.print("[green]Everything that was compared agrees or is explained.[/green]")
+            console.print("Everything that was compared agrees or is explained.", style="green")
 
 
 def _count(count: QueryCount) -> dict[str, Any]:

@@ -8,7 +8,8 @@ import jax.numpy as jnp
 
 from echelon_jax.config import EnvConfig
 from echelon_jax.env.interfaces import reward_of
-from echelon_jax.training.config import REWARD_WEIGHTS, TrainConfig
+from echelon_jax.training.config import TrainConfig
+from echelon_jax.training.curriculum import REWARD_WEIGHTS
 
 
 def reward_weights(config: TrainConfig, env_config: EnvConfig) -> Any:

@@ -18,7 +18,7 @@ import numpy as np
 from echelon_jax.config import EnvConfig
 from echelon_jax.rules.materials import COLLIDES, OPAQUE, SOLID, SOLID_DEBRIS
 from echelon_jax.worldgen.generate import World, generate_world
-from echelon_jax.worldgen.workers import WorkerPool
+from echelon_jax.worldgen.workers import WorkerPool, may_start
 
 TELEMETRY_BINS = 16
 # Training and evaluation never share a map: episode seeds have 31 bits, the highest tells the two apart.
@@ -132,14 +132,14 @@ def generate_worlds(config: EnvConfig, seeds: Iterable[int], processes: int = 1)
     Args:
         config: sizes and teams.
         seeds: one or more whole numbers from 0 to 2**31 - 1.
-        processes: 1 works in this process; more start so many workers for the call.
+        processes: 1 works in this process; more start so many workers for the call, if this process may have any.
 
     Raises:
         ValueError: `seeds` or `processes` out of range.
         RuntimeError: a worker failed; the cause is attached.
     """
     todo = _checked_seeds(seeds)
-    if processes == 1:
+    if processes == 1 or not may_start():
         return _generate_chunk(config, todo)
     with WorkerPool(processes) as pool:
         return _result([pool.submit(_generate_chunk, config, chunk) for chunk in _chunks(todo, processes)])
@@ -192,7 +192,8 @@ class WorldBankFeeder:
         config: sizes and teams.
         base_seed: the run's bank seed.
         num_slices, slice_size: shape of the bank, both 1 or more.
-        processes: background workers, 1 or more; 0 makes each slice in this process when it is taken.
+        processes: background workers, 1 or more; 0 makes each slice in this process when it is taken, as does a process that
+            may have no workers.
 
     Example:
         >>> with WorldBankFeeder(config, base_seed=0, num_slices=8, slice_size=64) as feeder:
@@ -218,7 +219,7 @@ class WorldBankFeeder:
         self._config, self._base_seed = config, base_seed
         self._num_slices, self._slice_size = num_slices, slice_size
         self._processes = processes
-        self._pool = WorkerPool(processes) if processes else None
+        self._pool = WorkerPool(processes) if processes and may_start() else None
         self._pending: dict[int, list[Future[Any]]] = {}
         self._closed = False
 

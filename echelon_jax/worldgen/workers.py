@@ -44,6 +44,11 @@ def _start_worker() -> None:
     threading.Thread(target=_exit_with_parent, daemon=True).start()
 
 
+def may_start() -> bool:
+    """Return whether this process may have child processes; a worker of `multiprocessing.Pool` may not."""
+    return not multiprocessing.current_process().daemon
+
+
 class WorkerPool:
     """A `ProcessPoolExecutor` of `processes` spawned workers; a context manager that waits for them to end.
 

@@ -371,4 +371,4 @@ def test_a_missing_drawing_package_is_one_sentence_before_any_game(
     monkeypatch.setattr(extras, "import_module", absent)
     monkeypatch.setattr(matches, "load_policy", lambda path: pytest.fail("played before it noticed"))
     assert main(["evaluate", str(tmp_path), "--out", str(tmp_path / "out")]) == 2
-    assert "pip install 'echelon-jax[viz]'" in capsys.readouterr().err
+    assert "pip install matplotlib" in capsys.readouterr().err

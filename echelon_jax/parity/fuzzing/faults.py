@@ -20,6 +20,8 @@ import jax
 
 from echelon_jax.config import EnvConfig
 from echelon_jax.env import environment, episode
+from echelon_jax.fields import seed_argument
+from echelon_jax.markdown import row, table
 from echelon_jax.parity.fuzzing import fuzz
 from echelon_jax.rules import constants
 from echelon_jax.sim import explosions
@@ -101,12 +103,12 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Plant every mistake, print the table."""
     parser = argparse.ArgumentParser(description="Plant ten mistakes in the JAX simulator and look for each.")
     parser.add_argument("--steps", type=int, default=STEPS, help="random steps to search for each mistake")
-    parser.add_argument("--seed", type=int, default=0, help="seed of the first case")
+    parser.add_argument("--seed", type=seed_argument, default=0, help="seed of the first case")
     parser.add_argument("--only", default="", help="only the rule of this name")
     args = parser.parse_args(argv)
     config = EnvConfig.original()
     missed = 0
-    print("| rule | planted mistake | found after steps | differs in | seconds |\n| --- | --- | --- | --- | --- |")
+    print(table(["rule", "planted mistake", "found after steps", "differs in", "seconds"], []))
     for fault in FAULTS:
         if args.only not in ("", fault.rule):
             continue
@@ -116,8 +118,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         result = fuzz.run(config, seeds, step, nudges=fuzz.WIDTH, stop=lambda r: bool(r.unexplained))
         found = result.unexplained
         missed += not found
-        where = f"{found[0].seed - args.seed + 1} | {', '.join(found[0].fields[:4])}" if found else "not found |"
-        print(f"| {fault.rule} | {fault.change} | {where} | {time.monotonic() - began:.0f} |", flush=True)
+        where = (found[0].seed - args.seed + 1, ", ".join(found[0].fields[:4])) if found else ("not found", "")
+        print(row(fault.rule, fault.change, *where, f"{time.monotonic() - began:.0f}"), flush=True)
     return 1 if missed else 0
 
 
