@@ -7,6 +7,7 @@ one row of the batch, started from its own recorded state.
 
 from __future__ import annotations
 
+import dataclasses
 from functools import lru_cache
 from typing import Any
 
@@ -21,7 +22,7 @@ from echelon_jax.env.interfaces import action_layout, actions_of
 from echelon_jax.env.state import EnvState
 from echelon_jax.rules.weapons import MISSILE
 from echelon_jax.sim.firing import fire
-from echelon_jax.sim.flight import earliest, fly
+from echelon_jax.sim.flight import first_shots, fly
 from echelon_jax.sim.movement import move
 from echelon_jax.sim.noise import Noise, sample_noise
 from echelon_jax.sim.projectiles import update_projectiles
@@ -29,6 +30,7 @@ from echelon_jax.sim.rules import SimRules
 from echelon_jax.sim.state import Commands, SimState
 from echelon_jax.sim.step import empty_tally
 from echelon_jax.sim.upkeep import foot_material, upkeep
+from echelon_jax.sim.widths import LoopWidths, cpu_widths
 
 
 class Effect(flax.struct.PyTreeNode):
@@ -112,19 +114,22 @@ def _effect(rules: SimRules, before: SimState, after: SimState) -> Effect:
     )
 
 
-def _shots_one_by_one(config: EnvConfig, rules: SimRules, state: SimState, draws: Noise) -> tuple[SimState, ShotUpdate]:
+def _shots_one_by_one(
+    config: EnvConfig, rules: SimRules, state: SimState, draws: Noise, widths: LoopWidths
+) -> tuple[SimState, ShotUpdate]:
     """The projectile phase, one projectile of every row at a time; as many rounds as the fullest row has projectiles."""
     count = state.projectiles.alive.shape[1]
     numbers = jnp.arange(count, dtype=jnp.int32)
 
     def one(state: SimState, pending: Array) -> tuple[SimState, Array, ShotUpdate]:
-        slot, valid = earliest(pending, state.projectiles.order, 1)
+        shots = first_shots(config, state.projectiles, pending, draws.ams, 1)
+        slot, valid = shots.slot, shots.valid
         only = valid & (numbers == slot)
         all_shots = state.projectiles
         alone = state.replace(projectiles=all_shots.replace(alive=all_shots.alive & only))
-        flight = jax.tree.map(lambda x: x[:, 0], fly(config, rules, alone, slot, valid, draws.ams))
+        flight = jax.tree.map(lambda x: x[:, 0], fly(config, rules, alone, shots, widths))
         start = jnp.take_along_axis(all_shots.position, slot[..., None], 1)[:, 0]
-        after = update_projectiles(config, rules, alone, draws.ams, draws.wreck)
+        after = update_projectiles(config, rules, alone, draws.ams, widths, draws.wreck)
         alive = jnp.where(only, after.projectiles.alive, all_shots.alive)
         after = after.replace(projectiles=after.projectiles.replace(alive=alive))
         ok = valid[:, 0]
@@ -168,7 +173,7 @@ def _shots_one_by_one(config: EnvConfig, rules: SimRules, state: SimState, draws
 
 
 def _turns_one_by_one(
-    config: EnvConfig, rules: SimRules, state: SimState, commands: Commands, draws: Noise
+    config: EnvConfig, rules: SimRules, state: SimState, commands: Commands, draws: Noise, widths: LoopWidths
 ) -> tuple[SimState, ShooterTurn]:
     """The firing phase, one mech of every row at a time, in the order of firing."""
     arenas, n = state.mechs.alive.shape
@@ -178,7 +183,7 @@ def _turns_one_by_one(
         mine = jnp.arange(n) == mech[:, None]
         triggers = {name: getattr(commands, name) & mine for name in ("primary", "secondary", "tertiary", "special")}
         after = fire(
-            config, rules, state, commands.replace(**triggers), draws.hit_height, draws.fire_order, draws.wreck
+            config, rules, state, commands.replace(**triggers), draws.hit_height, widths, draws.fire_order, draws.wreck
         )
 
         def mine_only(x: Array) -> Array:
@@ -213,6 +218,8 @@ def detail_with_noise(
     """Return the simulation states after one decision of every row, and its detail with the substep as leading axis."""
     clean, _ = sanitise(config, action_layout(config), actions)
     decision = actions_of(config).decide(config, states, clean)
+    # Widths change the speed and not the result; one projectile at a time needs no wider round.
+    widths = dataclasses.replace(cpu_widths(states.sim.tick.shape[0]), projectiles=1)
     state = states.sim.replace(
         mechs=decision.mechs.replace(alive=states.sim.mechs.alive),
         tally=empty_tally(config, states.sim.tick.shape[0]),
@@ -222,12 +229,12 @@ def detail_with_noise(
         smoke = state.smoke.replace(life=jnp.maximum(state.smoke.life - 1, 0))
         state = state.replace(tick=state.tick + 1, smoke=smoke)
         foot, alive = foot_material(config, rules, state.grid, state.mechs), state.mechs.alive
-        state = upkeep(config, rules, state, decision.commands, draws.wreck)
+        state = upkeep(config, rules, state, decision.commands, widths, draws.wreck)
         hazard = jnp.where(alive & ~state.mechs.alive, foot, -1)
-        state, shots = _shots_one_by_one(config, rules, state, draws)
+        state, shots = _shots_one_by_one(config, rules, state, draws, widths)
         flying = state.projectiles.alive
-        state, turns = _turns_one_by_one(config, rules, state, decision.commands, draws)
-        state = move(config, rules, state, decision.commands, draws.move_order)
+        state, turns = _turns_one_by_one(config, rules, state, decision.commands, draws, widths)
+        state = move(config, rules, state, decision.commands, draws.move_order, widths)
         m, p = state.mechs, state.projectiles
         return state, SubstepDetail(
             hazard=hazard,
