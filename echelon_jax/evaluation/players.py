@@ -17,6 +17,7 @@ from echelon_jax.policies.factored import Factored
 from echelon_jax.policies.features import Features, read
 from echelon_jax.policies.network import Network, Params
 from echelon_jax.policies.normalize import Moments
+from echelon_jax.policies.precision import products_in
 
 Rows = Callable[[Array], Array]
 
@@ -129,7 +130,8 @@ class PolicyPlayer:
         """Run the network on its own side's observations."""
         seen = read(self.features, numbers.moments, self.clip, rows(observation))
         never = jnp.zeros(seen.own.shape[:2], bool)
-        carry, distribution, value = self.network.apply(numbers.params, memory.carry, seen, never)
+        with products_in("float32"):
+            carry, distribution, value = self.network.apply(numbers.params, memory.carry, seen, never)
         raw_action = distribution.mode() if self.deterministic else distribution.sample(key)
         probabilities = distribution.probabilities() if isinstance(distribution, Factored) else None
         return PolicyMemory(carry, value, probabilities), distribution.action(raw_action)

@@ -31,6 +31,7 @@ from echelon_jax.export.weights import clip_of
 from echelon_jax.intervals import wilson
 from echelon_jax.parity.recorded.golden import column_words
 from echelon_jax.policies.features import read
+from echelon_jax.policies.precision import products_in
 from echelon_jax.reference.environment import Arena, ReferenceEnv
 from echelon_jax.rules.materials import OPAQUE
 from echelon_jax.rules.mechs import TEAM_NAMES
@@ -63,7 +64,9 @@ def follow(policy: Policy, module: torch_policy.Policy, seeds: Iterable[int]) ->
 
     def decide(carry: Any, observation: Any, key: Any) -> Any:
         seen = read(network.features, policy.observation_moments, clip, observation)
-        carry, distribution, value = network.apply(policy.params, carry, seen, jnp.zeros(observation.shape[:2], bool))
+        with products_in("float32"):
+            reset = jnp.zeros(observation.shape[:2], bool)
+            carry, distribution, value = network.apply(policy.params, carry, seen, reset)
         heads = (*raw_heads(distribution), value, carry.h, carry.c)
         return carry, distribution.action(distribution.sample(key)), heads
 

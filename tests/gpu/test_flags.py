@@ -63,7 +63,12 @@ def test_the_compiling_process_gets_the_products_flags_and_no_cache(
     monkeypatch.setenv("XLA_FLAGS", "--xla_force_host_platform_device_count=1")
     environ = environment(graphs=True, dump=tmp_path)
     words = shlex.split(environ["XLA_FLAGS"])
-    for word in (FIRST.text, flags.GRAPH_FLAGS[0].text, "--xla_force_host_platform_device_count=1", f"--xla_dump_to={tmp_path}"):
+    for word in (
+        FIRST.text,
+        flags.GRAPH_FLAGS[0].text,
+        "--xla_force_host_platform_device_count=1",
+        f"--xla_dump_to={tmp_path}",
+    ):
         assert word in words
     assert environ["JAX_PLATFORMS"] == "cpu"
     assert environ["JAX_ENABLE_COMPILATION_CACHE"] == "false"
