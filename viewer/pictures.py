@@ -108,7 +108,7 @@ def main() -> None:
         page.wait_for_function("globalThis.echelon && document.getElementById('message').hidden")
         seek(page, given.start)
         still(page, given.out / "viewer.png")
-        page.evaluate(f"echelon.choose({given.mech}); echelon.camera.follow('follow')")
+        page.evaluate(f"echelon.choose({given.mech}); echelon.follow()")
         still(page, given.out / "follow.png")
         page.evaluate("echelon.choose(-1); echelon.camera.reset()")
         page.set_viewport_size({"width": 960, "height": 560})
