@@ -64,7 +64,8 @@ class WatchCommand:
             raise UsageError(str(error)) from error
         except OSError as error:
             raise UsageError(f"cannot write to {out.parent}: {error.strerror or error}") from error
-        tell(f"{replay.header['winner'] or 'nobody'} wins after {replay.seconds:.0f} s of play")
+        result = {"blue": "blue wins", "red": "red (drawn in orange) wins"}.get(replay.header["winner"], "a draw")
+        tell(f"{result} after {replay.seconds:.0f} s of play")
         print(out)
         if not self.no_open:
             open_page(out)
