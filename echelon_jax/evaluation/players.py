@@ -13,10 +13,9 @@ from jaxtyping import Array, Float32, Key
 
 from echelon_jax.agents.base import Agent, AgentParams
 from echelon_jax.env.state import EnvParams, EnvState
-from echelon_jax.policies.features import Features, read
+from echelon_jax.policies.acting import decide
 from echelon_jax.policies.network import Network, Params
 from echelon_jax.policies.normalize import Moments
-from echelon_jax.policies.precision import products_in
 
 Rows = Callable[[Array], Array]
 
@@ -97,7 +96,6 @@ class PolicyPlayer:
     """
 
     network: Network
-    features: Features
     clip: float | None = None
     deterministic: bool = False
 
@@ -117,9 +115,9 @@ class PolicyPlayer:
         key: Key[Array, ""],
     ) -> tuple[Any, Float32[Array, "arenas team actions"]]:
         """Run the network on its own side's observations."""
-        seen = read(self.features, numbers.moments, self.clip, rows(observation))
-        never = jnp.zeros(seen.own.shape[:2], bool)
-        with products_in("float32"):
-            carry, distribution, value = self.network.apply(numbers.params, memory.carry, seen, never)
-        raw_action = distribution.mode() if self.deterministic else distribution.sample(key)
-        return PolicyMemory(carry, value), distribution.action(raw_action)
+        own = rows(observation)
+        never = jnp.zeros(own.shape[:2], bool)
+        actions, carry, value = decide(
+            self.network, self.clip, self.deterministic, numbers.params, numbers.moments, memory.carry, own, never, key
+        )
+        return PolicyMemory(carry, value), actions

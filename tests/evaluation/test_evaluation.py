@@ -31,7 +31,7 @@ from echelon_jax.intervals import paired_score
 from echelon_jax.policies.normalize import empty_moments
 from echelon_jax.policies.registry import make_network
 from echelon_jax.rules.weapons import AUTOCANNON, FLAMER, GAUSS, LASER, MISSILE, PAINTER, SMOKE
-from echelon_jax.runs.checkpoint import Policy
+from echelon_jax.runs.policy import Policy
 from echelon_jax.training.config import TrainConfig
 from echelon_jax.viewing import extras
 from echelon_jax.viewing.pictures import evaluation_figure, write_figure
