@@ -103,9 +103,7 @@ class ReplayCommand:
             )
             return 0
         what = ", ".join(result.what)
-        print(
-            f"{path}: differs from decision {result.first} on, first in {what}, by {result.largest:g} at most there"
-        )
+        print(f"{path}: differs from decision {result.first} on, first in {what}, by {result.largest:g} at most there")
         return 1
 
     def _film(self, replay: Replay) -> int:
