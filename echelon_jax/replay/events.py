@@ -1,4 +1,4 @@
-"""Events, tracks, clouds and voxel edits of a game, read off the details of its decisions on the host."""
+"""Events, tracks, clouds and voxel edits of a game, made on the host from the details of its decisions."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ class Track:
 
 @dataclasses.dataclass
 class Chronicle:
-    """Collects what happens as the details of a game's decisions come in, in order."""
+    """Collects the events of a game from the details of its decisions, in order."""
 
     config: EnvConfig
     events: list[EventRow] = dataclasses.field(default_factory=list)
