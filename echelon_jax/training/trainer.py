@@ -123,7 +123,7 @@ def given_opponent(given: Agent | Callable[[EnvConfig], Agent] | None, name: str
     """
     if given is None:
         return make_opponent(name, env_config)
-    made = given(env_config) if isinstance(given, type) or not isinstance(given, Agent) and callable(given) else given
+    made = given(env_config) if isinstance(given, type) or (not isinstance(given, Agent) and callable(given)) else given
     if not isinstance(made, Agent):
         raise ValueError(
             "opponent must have init, act and reset_where (agents/base.py) or be a callable that makes such a one from the "

@@ -83,7 +83,7 @@ def test_the_trainer_takes_an_opponent_or_what_makes_one(given):
 
 def test_what_is_no_opponent_is_refused():
     for given in (7, lambda env_config: 7):
-        with pytest.raises(ValueError, match="opponent must have init, act and reset_where .* got int"):
+        with pytest.raises(ValueError, match=r"opponent must have init, act and reset_where .* got int"):
             make_train(FakeEnv(), ONE, given, NETWORK)
 
 
