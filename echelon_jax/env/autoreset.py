@@ -9,7 +9,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float32, Int32, Key
 
 from echelon_jax.config import EnvConfig
-from echelon_jax.env.checks import unshared
+from echelon_jax.env.buffers import unshared
 from echelon_jax.env.environment import (
     Echelon,
     Maps,

@@ -19,6 +19,7 @@ from jaxtyping import Array, Bool, Float32, Int32, Key
 from echelon_jax.config import EnvConfig
 from echelon_jax.env import checks
 from echelon_jax.env.actions import broadcast, sanitise
+from echelon_jax.env.buffers import unshared
 from echelon_jax.env.episode import add_score, episode_outcome, flags, team_hp, zone_distance, zone_tick
 from echelon_jax.env.interfaces import action_layout, actions_of, observation_layout, observation_of, reward_of
 from echelon_jax.env.layout import CONTACTS, Layout
@@ -91,7 +92,7 @@ def fresh_state(
     false = jnp.zeros((arenas, n), bool)
     zeros = jnp.zeros(arenas, jnp.int32)
     grid = Grid(material=maps.material, hp=maps.hp, collides=maps.collides, opaque=maps.opaque)
-    return EnvState(
+    state = EnvState(
         sim=initial_state(config, rules, grid, position, yaw),
         arena_map=ArenaMap(zone=zone, occupancy=maps.occupancy, telemetry=maps.telemetry, seed=seed),
         messages=jnp.zeros((arenas, n, config.comm_dim), jnp.float32),
@@ -110,6 +111,7 @@ def fresh_state(
         winner=zeros,
         memory=observation_of(config).first_memory(config, position, known),
     )
+    return unshared(state)
 
 
 def observe(config: EnvConfig, rules: SimRules, state: EnvState, widths: LoopWidths | None = None) -> Observed:
@@ -313,7 +315,7 @@ class Echelon:
         if self.config.reward_terms:
             terms = jnp.zeros((arenas, n, len(terms_of(self.config))), jnp.float32)
             step = step.replace(info=step.info.replace(term_rewards=terms))
-        return checks.unshared((state, step), (params, keys))
+        return unshared((state, step), (params, keys))
 
     def step_batch(
         self,
@@ -411,7 +413,7 @@ class Echelon:
             terms = term_rewards(config, params.term_weights, state, result, sim.tally)
             terms = jnp.where(over[:, None, None], 0.0, terms)
             paid = paid + terms.sum(-1)
-        return checks.unshared((result, step.replace(reward=paid, info=step.info.replace(term_rewards=terms))))
+        return unshared((result, step.replace(reward=paid, info=step.info.replace(term_rewards=terms))))
 
     def _step(self, params: EnvParams, state: EnvState, observation: Array, components: Array) -> Step:
         """The result of a step that led to `state`; the reward is zero until it is filled in."""

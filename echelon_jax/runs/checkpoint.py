@@ -1,11 +1,11 @@
-"""Checkpoints: everything a run needs to go on, in directories that are either whole or not there.
+"""Checkpoints: everything that a run needs to go on, in directories that are either whole or not there.
 
     RUN/checkpoints/00000040/manifest.json   format version, run, configurations, worlds, layout hash, checksums
                              policy/         network parameters and observation normaliser, a tree of named layers (orbax)
                              run/            the rest of the TrainState (orbax)
-    RUN/checkpoints/best/                    the same, of the moment of the highest score
+    RUN/checkpoints/best/                    the same, from the moment of the highest score
 
-A checkpoint is written beside its place, flushed to the disk and renamed into it. Every failure is a `CheckpointError`
+A checkpoint is written under another name, flushed to the disk and renamed. Every failure is a `CheckpointError`
 of one sentence. `saver` writes in the background; `migrations` reads what earlier versions wrote.
 """
 
@@ -50,7 +50,7 @@ class CheckpointError(Exception):
 
 @dataclasses.dataclass(frozen=True)
 class Bank:
-    """Which worlds a run played on: seed of the bank, swaps done, and a fingerprint of what the worlds hold."""
+    """The worlds of a run: the seed of the bank, the swaps done, and a fingerprint of the worlds' contents."""
 
     seed: int
     swaps: int
@@ -59,7 +59,7 @@ class Bank:
 
 @dataclasses.dataclass(frozen=True)
 class Manifest:
-    """What a checkpoint says about itself."""
+    """The manifest of a checkpoint: everything that it says about itself."""
 
     path: Path
     update: int
@@ -76,7 +76,7 @@ class Manifest:
 
 @dataclasses.dataclass(frozen=True)
 class Snapshot:
-    """A TrainState copied to the host, with what its manifest will say."""
+    """A TrainState that was copied to the host, with the contents of its manifest."""
 
     update: int
     policy: Flat
@@ -86,7 +86,7 @@ class Snapshot:
 
 
 def layout_hash(env_config: EnvConfig) -> str:
-    """Return a fingerprint of the observation's layout; a policy reads no other."""
+    """Return a fingerprint of the observation's layout. A policy can read no other layout."""
     entries = [(e.name, e.offset, e.size, e.kind) for e in observation_layout(env_config)]
     return hashlib.sha256(json.dumps(entries).encode()).hexdigest()[:16]
 
@@ -101,7 +101,7 @@ def snapshot(
     bank: Bank | None = None,
     score: float | None = None,
 ) -> Snapshot:
-    """Copy a state to the host; afterwards it may be consumed. `extra` is any JSON of the caller."""
+    """Copy a state to the host. The state may be consumed afterwards. `extra` is any JSON data of the caller."""
     fields = {f.name: getattr(state, f.name) for f in dataclasses.fields(state)}
     policy = {name: fields.pop(name) for name in _POLICY_FIELDS}
     manifest = {
@@ -195,7 +195,7 @@ def saved_updates(run_dir: str | Path) -> list[int]:
 
 
 def read_manifest(path: str | Path) -> Manifest:
-    """Return what the checkpoint at `path` (or the last one of a run) says about itself.
+    """Return the manifest of the checkpoint at `path`, or of the last one of a run.
 
     Raises:
         CheckpointError: missing, foreign, damaged, renamed, or of another format or observation layout.
@@ -233,7 +233,7 @@ def read_manifest(path: str | Path) -> Manifest:
 def require_same(
     manifest: Manifest, config: TrainConfig, env_config: EnvConfig, run: str | None = None, bank: Bank | None = None
 ) -> None:
-    """Refuse a checkpoint that the run which is configured cannot continue.
+    """Refuse a checkpoint that the configured run cannot continue.
 
     Raises:
         CheckpointError: another configuration, run, worlds or settings of JAX; the field is named.
@@ -261,10 +261,10 @@ def restore(
     env_config: EnvConfig,
     fresh: Callable[[], TrainState] | None = None,
 ) -> TrainState:
-    """Return the TrainState saved at `path` (a checkpoint or a run directory), for the run that is configured.
+    """Return the TrainState saved at `path` (a checkpoint or a run directory), for the configured run.
 
     `template` has the wanted shapes and dtypes: `jax.eval_shape(train.init, key, env_params)`. `fresh` makes the state
-    of a new run; a checkpoint of an older format gets from it what it does not have (`migrations.NEW_LEAVES`).
+    of a new run. A checkpoint of an older format takes from it the leaves that it does not have (`migrations.NEW_LEAVES`).
 
     Raises:
         CheckpointError: missing, foreign, damaged, or of another configuration (the field is named).
@@ -349,7 +349,7 @@ def _all(folder: Path) -> list[Path]:
 
 
 def _mend(folder: Path) -> None:
-    """Clear away what a process that died while writing left, and put back what it had set aside."""
+    """Remove what a process left that died while writing, and put back what it had set aside."""
     for leftover in folder.glob(f"{_PARTIAL}*"):
         shutil.rmtree(leftover)
     for aside in folder.glob(f"{_REPLACED}*"):
@@ -361,7 +361,7 @@ def _mend(folder: Path) -> None:
 
 
 def _put(new: Path, target: Path) -> None:
-    """Rename `new` into its place; what was there is set aside first, so that one of the two is always there."""
+    """Rename `new` to its final name. The old directory is set aside first, so one of the two is always there."""
     aside = target.with_name(_REPLACED + target.name)
     if target.exists():
         target.rename(aside)
@@ -371,7 +371,7 @@ def _put(new: Path, target: Path) -> None:
 
 
 def _best_score(folder: Path) -> float:
-    """The score to beat; one that is not there or cannot be read is beaten by any."""
+    """The best score so far; -inf if there is none or it cannot be read."""
     try:
         return float(json.loads((folder / BEST / _MANIFEST).read_text())["score"])
     except (FileNotFoundError, ValueError, KeyError, TypeError):
@@ -379,7 +379,7 @@ def _best_score(folder: Path) -> float:
 
 
 def _link(source: str, target: str) -> None:
-    """A second name for a file that never changes; a copy where the disk has no such thing."""
+    """Make a hard link to a file that never changes, or a copy where the file system has no hard links."""
     try:
         os.link(source, target)
     except OSError:
@@ -399,7 +399,7 @@ def _verify(manifest: Manifest) -> None:
 
 
 def _reason(error: BaseException) -> str:
-    """Why writing failed, in words: the system's own where there are some."""
+    """The reason why writing failed, in the system's words if there are some."""
     for cause in (error, error.__cause__, error.__context__):
         if isinstance(cause, OSError) and cause.strerror:
             return cause.strerror

@@ -28,13 +28,14 @@ _DESCRIPTORS = Path("/proc/self/fd")
 
 
 class TreeError(Exception):
-    """A directory does not hold what is asked for; the message is one sentence that names the leaf."""
+    """A directory does not hold the wanted tree; the message is one sentence that names the leaf."""
 
 
 def to_flat(tree: Any) -> Flat:
-    """Return the leaves by path as copies on the host; random keys as their data; empty arrays, which cannot be stored, left out.
+    """Return the leaves by path as copies on the host. Random keys become their data.
 
-    Copies, because a view of a donated buffer would change under the writer.
+    Empty arrays cannot be stored and are left out. The leaves are copies, because a view of a donated buffer would change
+    during the write.
     """
     raw = {name: jax.random.key_data(leaf) if _is_key(leaf) else leaf for name, leaf in _named(tree).items()}
     return {name: np.array(leaf) for name, leaf in raw.items() if leaf.size}
@@ -79,7 +80,7 @@ def write(folder: Path, flat: Flat | Nested) -> None:
 
 
 def read_flat(folder: Path) -> Flat:
-    """Return all that the directory `folder` holds, by path.
+    """Return all leaves of the directory `folder`, by path.
 
     Raises:
         TreeError: it cannot be read.
@@ -103,8 +104,8 @@ def read(
 ) -> tuple[Any, list[str]]:
     """Return a tree like `template` (shapes and dtypes) from `folder`, and the names of the leaves it lacked.
 
-    `old_path` tells under which path a leaf is stored. A leaf that is not there and that `may_lack` allows is taken from
-    `fresh()`, a tree of the same structure; one that is not asked for and that `may_drop` allows is left.
+    `old_path` gives the path under which a leaf is stored. A missing leaf that `may_lack` allows comes from `fresh()`, a tree of
+    the same structure. A stored leaf that the template does not have is ignored if `may_drop` allows it.
 
     Raises:
         TreeError: a leaf is missing, unknown, of another shape or dtype, or the directory cannot be read.
@@ -156,13 +157,13 @@ def digest(arrays: Mapping[str, np.ndarray]) -> str:
 
 
 def flush(folder: Path) -> None:
-    """Ask the disk to hold every file and directory below `folder`, and itself, before anything else is done."""
+    """Flush `folder` and every file and directory below it to the disk."""
     for path in [*folder.rglob("*"), folder]:
         flush_one(path)
 
 
 def flush_one(path: Path) -> None:
-    """Ask the disk to hold one file, or the names in one directory."""
+    """Flush one file, or the names in one directory, to the disk."""
     descriptor = os.open(path, os.O_RDONLY)
     try:
         os.fsync(descriptor)
@@ -177,9 +178,9 @@ def first_line(error: BaseException) -> str:
 
 @contextlib.contextmanager
 def _plain_path(folder: Path) -> Iterator[Path]:
-    """Another path to an existing directory, for libraries that take a path for more than a path.
+    """Another path to an existing directory, for libraries that interpret characters of a path.
 
-    Orbax globs its directory ("[", "?", "*" and a backslash mean something), and tensorstore reads an address out of "://".
+    Orbax globs its directory ("[", "?", "*" and a backslash are special), and tensorstore reads "://" as an address.
     """
     if _PLAIN.fullmatch(str(folder)):
         yield folder
