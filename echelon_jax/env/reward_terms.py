@@ -109,4 +109,5 @@ def term_rewards(
             )
         columns.append(paid.astype(jnp.float32))
     numbers = check_term_weights(config) if weights is None else weights
+    assert numbers is not None  # there are terms
     return jnp.stack(columns, -1) * numbers

@@ -13,7 +13,8 @@ from jaxtyping import Array, Float32, Key
 
 from echelon_jax.agents.base import Agent, AgentParams
 from echelon_jax.env.state import EnvParams, EnvState
-from echelon_jax.policies.acting import decide
+from echelon_jax.policies.acting import decide_by
+from echelon_jax.policies.factored import Factored
 from echelon_jax.policies.network import Network, Params
 from echelon_jax.policies.normalize import Moments
 
@@ -73,10 +74,16 @@ class AgentPlayer:
 
 
 class PolicyMemory(flax.struct.PyTreeNode):
-    """The memory of a policy, and its critic's value at the last decision, in the critic's units."""
+    """The memory of a policy, and what it made of the last decision.
+
+    Attributes:
+        value: of its critic, in the critic's units.
+        probabilities: of its heads' choices (`Heads.choices`); None for a policy without such heads.
+    """
 
     carry: Any
     value: Float32[Array, "arenas team"]
+    probabilities: Float32[Array, "arenas team choices"] | None = None
 
 
 class PolicyNumbers(flax.struct.PyTreeNode):
@@ -101,8 +108,12 @@ class PolicyPlayer:
 
     def init(self, env_params: EnvParams, state: EnvState, team: int) -> Any:
         """Return an empty memory."""
-        arenas = state.step_count.shape[0]
-        return PolicyMemory(self.network.initial_carry(arenas, team), jnp.zeros((arenas, team), jnp.float32))
+        arenas, heads = state.step_count.shape[0], self.network.features.heads
+        return PolicyMemory(
+            carry=self.network.initial_carry(arenas, team),
+            value=jnp.zeros((arenas, team), jnp.float32),
+            probabilities=None if heads is None else jnp.zeros((arenas, team, len(heads.choices)), jnp.float32),
+        )
 
     def act(
         self,
@@ -117,7 +128,23 @@ class PolicyPlayer:
         """Run the network on its own side's observations."""
         own = rows(observation)
         never = jnp.zeros(own.shape[:2], bool)
-        actions, carry, value = decide(
+        actions, carry, value, distribution = decide_by(
             self.network, self.clip, self.deterministic, numbers.params, numbers.moments, memory.carry, own, never, key
         )
-        return PolicyMemory(carry, value), actions
+        probabilities = distribution.probabilities() if isinstance(distribution, Factored) else None
+        return PolicyMemory(carry, value, probabilities), actions
+
+
+def thoughts(
+    memories: tuple[Any, Any], arenas: int, team: int
+) -> tuple[Float32[Array, "2 arenas team"], Float32[Array, "2 arenas team choices"] | None]:
+    """Return values and probabilities that two players' memories hold, zeros for a player without; None if neither has any."""
+    policies = [m if isinstance(m, PolicyMemory) else None for m in memories]
+    nothing = jnp.zeros((arenas, team), jnp.float32)
+    values = jnp.stack([nothing if m is None else m.value for m in policies])
+    known = [m.probabilities for m in policies if m is not None and m.probabilities is not None]
+    if not known:
+        return values, None
+    zeros = jnp.zeros_like(known[0])
+    own = [zeros if m is None or m.probabilities is None else m.probabilities for m in policies]
+    return values, jnp.stack(own)

@@ -14,7 +14,7 @@ from echelon_jax.policies.normalize import Moments
 from echelon_jax.policies.precision import products_in
 
 
-def decide(
+def decide_by(
     network: Network,
     clip: float | None,
     deterministic: bool,
@@ -24,8 +24,8 @@ def decide(
     observation: Float32[Array, "arenas team obs"],
     reset: Bool[Array, "arenas team"],
     key: Key[Array, ""] | None,
-) -> tuple[Float32[Array, "arenas team actions"], Any, Float32[Array, "arenas team"]]:
-    """Return the actions of one side's mechs, their memory after the decision, and the value in the critic's units.
+) -> tuple[Float32[Array, "arenas team actions"], Any, Float32[Array, "arenas team"], Any]:
+    """Return the actions of one side's mechs, their memory afterwards, the value in the critic's units, and the distribution.
 
     Args:
         network: the network, and how it reads an observation.
@@ -41,7 +41,12 @@ def decide(
     with products_in("float32"):
         carry, distribution, value = network.apply(params, carry, seen, reset)
     raw_action = distribution.mode() if deterministic else distribution.sample(key)
-    return distribution.action(raw_action), carry, value
+    return distribution.action(raw_action), carry, value, distribution
+
+
+def decide(*arguments: Any) -> tuple[Float32[Array, "arenas team actions"], Any, Float32[Array, "arenas team"]]:
+    """Return what `decide_by` returns for the same arguments, without the distribution."""
+    return decide_by(*arguments)[:3]
 
 
 compiled_decide = partial(jax.jit, static_argnums=(0, 1, 2))(decide)

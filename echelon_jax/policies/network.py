@@ -168,14 +168,16 @@ class RecurrentNetwork(abc.ABC):
         self, params: Params, carry: Any, observation: Observation, reset: Bool[Array, "arenas mechs"]
     ) -> tuple[Any, Any, Float32[Array, "arenas mechs"]]:
         """Run one decision. Return the memory after it, the distribution of actions and the value."""
-        return self.module.apply({"params": params}, carry, observation, reset, method=_one_decision)
+        made: Any = self.module.apply({"params": params}, carry, observation, reset, method=_one_decision)
+        return made
 
     def unroll(
         self, params: Params, carry: Any, observation: Observation, reset: Bool[Array, "time arenas mechs"]
     ) -> tuple[Any, Float32[Array, "time arenas mechs"]]:
         """Run a stored sequence from its first memory, with only `step` in a scan."""
         _, y = self._remember(params, carry, observation, reset)
-        return self.module.apply({"params": params}, y, method="heads")
+        made: Any = self.module.apply({"params": params}, y, method="heads")
+        return made
 
     def final_carry(
         self, params: Params, carry: Any, observation: Observation, reset: Bool[Array, "time arenas mechs"]

@@ -215,10 +215,6 @@ def make_train(
         return guard.settle(config.guard_config, state.guard, finding, before, learnt, optimizer.init(state.params))
 
     def update(state: TrainState, env_params: EnvParams) -> tuple[TrainState, Metrics]:
-        with products_in(config.matmul_precision):
-            return one_update(state, env_params)
-
-    def one_update(state: TrainState, env_params: EnvParams) -> tuple[TrainState, Metrics]:
         rollout_key, update_key = jax.random.split(jax.random.fold_in(state.key, state.update))
         opponent_params = AgentParams(fire_probability=state.opponent_fire.at(state.update))
 
@@ -318,7 +314,11 @@ def make_train(
         return after, metrics
 
     def run_updates(state: TrainState, env_params: EnvParams) -> tuple[TrainState, Metrics]:
-        return jax.lax.scan(lambda s, _: update(s, env_params), state, None, config.updates_per_call)
+        return jax.lax.scan(lambda s, _: precise_update(s, env_params), state, None, config.updates_per_call)
+
+    def precise_update(state: TrainState, env_params: EnvParams) -> tuple[TrainState, Metrics]:
+        with products_in(config.matmul_precision):
+            return update(state, env_params)
 
     return Train(
         config=config,
@@ -327,7 +327,7 @@ def make_train(
         features=features,
         init=jax.jit(init),
         run_updates=jax.jit(run_updates, donate_argnums=0),
-        update=update,
+        update=precise_update,
         guard_names=guard.names_of(
             jax.eval_shape(actor_critic.init, jax.random.key(0)),
             tuple(Observation.__dataclass_fields__),

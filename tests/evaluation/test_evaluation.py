@@ -190,7 +190,7 @@ def test_what_the_critic_said_is_paired_with_what_came() -> None:
     alive = jnp.array([[[True, True]], [[True, False]]])
     for t in range(2):
         part = Expected(value=10 * reward[t : t + 1], reward=reward[t : t + 1], alive=alive[t : t + 1])
-        record.take(None, part, False)  # type: ignore[arg-type]
+        record.take(None, None, part, False)  # type: ignore[arg-type]
     said, came = record.returns(gamma)
     np.testing.assert_allclose(said, [10.0, 20.0, 40.0])
     np.testing.assert_allclose(came, [1 + 0.5 * 4, 2 + 0.5 * 8, 4.0])
