@@ -41,9 +41,11 @@ class EvaluateCommand:
     json: bool = False
     """Print JSON instead of tables."""
     out: Path | None = None
-    """Directory for evaluation.json, evaluation.png (behaviour against the first opponent) and the GIF."""
+    """Directory for evaluation.json, evaluation.png (behaviour against the first opponent), the GIF and the replay."""
     gif: int | None = None
     """Number of a game against the first opponent, counted from 0, to draw from above as OUT/game<number>.gif."""
+    replay: int | None = None
+    """The same, to keep as a replay with its page, OUT/game<number>.echelon and .html."""
     threads: int = 0
     """XLA's CPU threads; 0 leaves the choice to XLA."""
 
@@ -60,7 +62,8 @@ class EvaluateCommand:
         from echelon_jax.runs.checkpoint import CheckpointError
         from echelon_jax.viewing.extras import MissingExtra, drawing
 
-        record = Recorder(self.gif) if self.gif is not None else None
+        watched = self.gif if self.gif is not None else self.replay
+        record = Recorder(watched) if watched is not None else None
         try:
             if self.out is not None:
                 drawing("matplotlib.pyplot")  # rather now than after the games
@@ -118,8 +121,14 @@ class EvaluateCommand:
             raise UsageError(f"there is no checkpoint at {self.policy}")
         if not self.opponents:
             raise UsageError("opponents must name at least one")
-        if self.gif is not None and (self.out is None or not 0 <= self.gif < self.games):
-            raise UsageError(f"gif must be a game from 0 to {self.games - 1}, with --out for its place, got {self.gif}")
+        for name in ("gif", "replay"):
+            game = getattr(self, name)
+            if game is not None and (self.out is None or not 0 <= game < self.games):
+                raise UsageError(
+                    f"{name} must be a game from 0 to {self.games - 1}, with --out for its place, got {game}"
+                )
+        if None not in (self.gif, self.replay) and self.gif != self.replay:
+            raise UsageError(f"replay must be the game of --gif, {self.gif}, got {self.replay}")
         for name in self.opponents:
             built_in = name == "random" or name.partition(":")[0] == "scripted"
             if not built_in and not Path(name).exists():
@@ -130,9 +139,31 @@ class EvaluateCommand:
         from echelon_jax.viewing.topdown import write_gif
 
         write_figure(out / "evaluation.png", evaluation_figure(result))
-        if record is not None and record.game is not None:
+        if record is not None and self.gif is not None:
             path = out / f"game{record.game}.gif"
-            write_gif(path, result.env_config, record.frames, a_is_blue=record.game % 2 == 0)
+            write_gif(path, result.env_config, record.frames, a_is_blue=self.gif % 2 == 0)
+        if record is not None and self.replay is not None:
+            self._write_replay(out, self.replay, result, record)
+
+    def _write_replay(self, out: Path, game: int, result: Evaluation, record: Recorder) -> None:
+        import numpy as np
+
+        from echelon_jax.replay.build import Origin, make_replay
+        from echelon_jax.replay.file import SUFFIX, write_replay
+        from echelon_jax.replay.page import write_page
+
+        names = [self.policy.name, Path(self.opponents[0]).name]
+        blue, red = names if game % 2 == 0 else names[::-1]
+        title = f"{names[0]} against {names[1]}, game {game}"
+        trace = record.trace()
+        if trace.value is not None and not np.any(trace.value):
+            trace = trace.replace(value=None)
+        replay = make_replay(
+            result.env_config, trace, Origin(blue, red, title, f"evaluation at update {result.update}")
+        )
+        path = out / f"game{game}{SUFFIX}"
+        write_replay(path, replay)
+        write_page(path.with_suffix(".html"), replay)
 
 
 def show_progress(opponent: str, done: int, total: int) -> None:

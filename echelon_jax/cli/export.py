@@ -16,7 +16,7 @@ from echelon_jax.fields import check_seed
 from echelon_jax.training.config import PRESETS, TrainConfig
 
 if TYPE_CHECKING:
-    from echelon_jax.runs.checkpoint import Policy
+    from echelon_jax.runs.policy import Policy
 
 FORMATS = {"torch": ".safetensors", "original": ".pt", "onnx": ".onnx"}
 PACKAGES = "this command needs PyTorch and safetensors: pip install 'echelon-jax[torch]'"

@@ -85,6 +85,16 @@ class Heads:
         return self.table[-1].action_mask.stop
 
     @property
+    def choices(self) -> tuple[str, ...]:
+        """Names of what the heads choose from, as head/choice: each trigger, then the places of each categorical head."""
+        named = []
+        for head in self.table:
+            if head.kind != GAUSSIAN:
+                places = self.triggers if head.kind == BERNOULLI else range(head.size)
+                named += [f"{head.name}/{place}" for place in places]
+        return tuple(named)
+
+    @property
     def actions(self) -> ActionInterface:
         """The action interface of the configuration."""
         return actions_of(self.config)

@@ -1,7 +1,7 @@
 """Checkpoints: everything that a run needs to go on, in directories that are either whole or not there.
 
     RUN/checkpoints/00000040/manifest.json   format version, run, configurations, worlds, layout hash, checksums
-                             policy/         network parameters and observation normaliser (orbax)
+                             policy/         network parameters and observation normaliser, a tree of named layers (orbax)
                              run/            the rest of the TrainState (orbax)
     RUN/checkpoints/best/                    the same, from the moment of the highest score
 
@@ -25,12 +25,13 @@ import jax
 
 from echelon_jax.config import EnvConfig
 from echelon_jax.env.interfaces import observation_layout
-from echelon_jax.policies.network import Network, Params
-from echelon_jax.policies.normalize import Moments, empty_moments
-from echelon_jax.policies.registry import make_network
+from echelon_jax.policies.network import Network
+from echelon_jax.policies.normalize import empty_moments
+from echelon_jax.policies.registry import NetworkFactory, given_network
 from echelon_jax.runs import migrations, tree_files
 from echelon_jax.runs.migrations import FORMAT
 from echelon_jax.runs.numerics import difference, numerics
+from echelon_jax.runs.policy import Policy
 from echelon_jax.runs.tree_files import Flat, TreeError, first_line
 from echelon_jax.training.config import TrainConfig
 from echelon_jax.training.trainer import TrainState
@@ -45,19 +46,6 @@ _PARTIAL, _REPLACED = ".partial-", ".replaced-"
 
 class CheckpointError(Exception):
     """A checkpoint could not be written, found, read or used; the message is one sentence."""
-
-
-@dataclasses.dataclass(frozen=True)
-class Policy:
-    """A policy that can play: a network with its parameters and normaliser, and the configurations of its training."""
-
-    network: Network
-    params: Params
-    observation_moments: Moments
-    config: TrainConfig
-    env_config: EnvConfig
-    update: int
-    extra: dict[str, Any]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -148,7 +136,7 @@ def write(run_dir: str | Path, snap: Snapshot, keep: int = 3, keep_best: bool = 
         folder.mkdir(parents=True, exist_ok=True)
         _mend(folder)
         partial.mkdir()
-        tree_files.write(partial / "policy", snap.policy)
+        tree_files.write(partial / "policy", tree_files.nested(snap.policy))
         tree_files.write(partial / "run", snap.run)
         manifest = {**snap.manifest, "files": tree_files.checksums(partial, _MANIFEST)}
         (partial / _MANIFEST).write_text(json.dumps(manifest, indent=1))
@@ -293,8 +281,8 @@ def restore(
 
     _verify(manifest)
     try:
-        loaded, _ = tree_files.read(manifest.path / "policy", policy)
         old = manifest.was_format
+        loaded, _ = tree_files.read(manifest.path / "policy", policy, old_path=migrations.policy_path(old))
         rest, _ = tree_files.read(
             manifest.path / "run",
             fields,
@@ -308,28 +296,32 @@ def restore(
     return TrainState(**loaded, **rest)
 
 
-def load_policy(path: str | Path) -> Policy:
+def load_policy(path: str | Path, network: Network | NetworkFactory | None = None) -> Policy:
     """Return the policy saved at `path` (a checkpoint, the best included, or a run directory), ready to play.
+
+    `network` is the one that was handed to `make_train`; without it the configuration of the checkpoint names it.
 
     Raises:
         CheckpointError: missing, foreign, damaged, or of a network that cannot be built here.
     """
     manifest = read_manifest(path)
     try:
-        network = make_network(manifest.config, manifest.env_config)
+        made = given_network(network, manifest.config, manifest.env_config)
     except ValueError as error:
         raise CheckpointError(f"the policy of {manifest.path} cannot be built: {error}") from error
     template = {
-        "params": jax.eval_shape(network.init, jax.random.key(0)),
-        "observation_moments": jax.eval_shape(lambda: empty_moments(network.features.own_size)),
+        "params": jax.eval_shape(made.init, jax.random.key(0)),
+        "observation_moments": jax.eval_shape(lambda: empty_moments(made.features.own_size)),
     }
     _verify(manifest)
     try:
-        loaded, _ = tree_files.read(manifest.path / "policy", template)
+        loaded, _ = tree_files.read(
+            manifest.path / "policy", template, old_path=migrations.policy_path(manifest.was_format)
+        )
     except TreeError as error:
         raise CheckpointError(str(error)) from error
     return Policy(
-        network=network,
+        network=made,
         params=loaded["params"],
         observation_moments=loaded["observation_moments"],
         config=manifest.config,

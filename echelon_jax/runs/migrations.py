@@ -16,9 +16,11 @@ from collections.abc import Callable, Mapping
 from typing import Any, TypeVar
 
 from echelon_jax.config import EnvConfig
+from echelon_jax.runs.tree_files import nested_path
 from echelon_jax.training.config import TrainConfig
 
 FORMAT = 3
+NESTED_POLICY = 3  # the format that began to store the policy as a tree of named layers
 
 # What a run did before a field of TrainConfig existed, where that is not the field's default.
 BEFORE: dict[str, Any] = {"after_death": 0.0, "after_death_ramp": 0, "target_kl": 0.0, "guard": False}
@@ -127,6 +129,11 @@ def old_path(was_format: int) -> Callable[[str], str]:
         return name
 
     return path
+
+
+def policy_path(was_format: int) -> Callable[[str], str]:
+    """Return where a checkpoint of that format has a leaf of its policy; until format 2 the policy was stored flat."""
+    return nested_path if was_format >= NESTED_POLICY else lambda name: name
 
 
 def _one_to_two(manifest: dict[str, Any]) -> dict[str, Any]:

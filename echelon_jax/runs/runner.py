@@ -29,6 +29,7 @@ import numpy as np
 from echelon_jax.config import EnvConfig
 from echelon_jax.env.autoreset import AutoReset
 from echelon_jax.env.environment import Echelon
+from echelon_jax.env.reward_terms import term_names
 from echelon_jax.env.state import EnvParams
 from echelon_jax.intervals import wilson
 from echelon_jax.policies.registry import make_network
@@ -205,7 +206,7 @@ class Runner:
         sinks: Sinks,
         saver: Saver,
     ) -> TrainState:
-        config, team = self.config, self.env_config.team_size
+        config, team, terms = self.config, self.env_config.team_size, term_names(self.env_config)
         window: deque[Metrics] = deque(maxlen=WINDOW)
         extra = {} if self.resumed is None else self.resumed.extra
         games: deque[list[float]] = deque(extra.get("games", []), maxlen=WINDOW)  # wins and games of each call
@@ -219,13 +220,13 @@ class Runner:
             line = {
                 "update": at,
                 **self._speed(at, wall, cpu),
-                **summarize([metrics], team, self.heads, config.opponent),
+                **summarize([metrics], team, self.heads, config.opponent, terms),
             }
             played = line["episodes"] or 0.0
             games.append([round((line["win_rate"] or 0.0) * played), played])
             line |= self.guard_log.take(metrics.guard, at)
             sinks.write(line)
-            self.progress.advance(at, line, summarize(list(window), team, self.heads, config.opponent))
+            self.progress.advance(at, line, summarize(list(window), team, self.heads, config.opponent, terms))
 
         def save() -> None:
             wins, played = (sum(column) for column in zip(*games, strict=True)) if games else (0.0, 0.0)

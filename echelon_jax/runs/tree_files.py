@@ -1,6 +1,7 @@
 """Trees of arrays as directories: the only file that calls orbax.
 
-A tree is stored flat, by the path of each leaf, so a directory can be read without the classes that wrote it.
+A tree is stored without its classes, so that a directory can be read without the package that wrote it: flat, by the path of
+each leaf, or nested, as dictionaries in dictionaries (`nested`).
 """
 
 from __future__ import annotations
@@ -20,6 +21,8 @@ import numpy as np
 import orbax.checkpoint as ocp
 
 Flat = dict[str, np.ndarray]
+Nested = dict[str, Any]  # dictionaries in dictionaries, arrays at their ends
+_PART = re.compile(r"\['([^']*)'\]|\[(\d+)\]|\.(\w+)")  # of a leaf's path: key, index or field
 _PLAIN = re.compile(r"[A-Za-z0-9_./ +,=@-]+")
 _DESCRIPTORS = Path("/proc/self/fd")
 
@@ -38,8 +41,36 @@ def to_flat(tree: Any) -> Flat:
     return {name: np.array(leaf) for name, leaf in raw.items() if leaf.size}
 
 
-def write(folder: Path, flat: Flat) -> None:
-    """Write a flat tree into the directory `folder`, which must not exist.
+def nested(flat: Flat) -> Nested:
+    """Return a flat tree as dictionaries in dictionaries: fields, keys and indices of the paths are their keys.
+
+    Raises:
+        ValueError: a key of the tree holds a quotation mark, so that its path cannot be taken apart.
+    """
+    tree: Nested = {}
+    for path, leaf in flat.items():
+        *inner, last = _parts(path)
+        node = tree
+        for part in inner:
+            node = node.setdefault(part, {})
+        node[last] = leaf
+    return tree
+
+
+def nested_path(path: str) -> str:
+    """Return the path under which `read_flat` finds a leaf that `nested` has stored."""
+    return "".join(f"['{part}']" for part in _parts(path))
+
+
+def _parts(path: str) -> list[str]:
+    found = list(_PART.finditer(path))
+    if "".join(match[0] for match in found) != path:
+        raise ValueError(f"keys of a tree must be words without quotation marks, got the path {path}")
+    return [next(group for group in match.groups() if group is not None) for match in found]
+
+
+def write(folder: Path, flat: Flat | Nested) -> None:
+    """Write a flat or nested tree into the directory `folder`, which must not exist.
 
     Raises:
         OSError, ValueError: the disk is full or cannot be written (orbax reports a full disk as a ValueError).
@@ -56,9 +87,9 @@ def read_flat(folder: Path) -> Flat:
     """
     try:
         with _plain_path(folder) as plain, ocp.PyTreeCheckpointer() as reader:
-            there = sorted(reader.metadata(plain).item_metadata.tree)
-            arguments = {path: ocp.RestoreArgs(restore_type=np.ndarray) for path in there}
-            return reader.restore(plain, item=dict.fromkeys(there, 0), restore_args=arguments)
+            there = reader.metadata(plain).item_metadata.tree
+            arguments = jax.tree.map(lambda _: ocp.RestoreArgs(restore_type=np.ndarray), there)
+            return _paths(reader.restore(plain, item=jax.tree.map(lambda _: 0, there), restore_args=arguments))
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
         raise TreeError(f"{folder} cannot be read: {first_line(error)}") from error
 
@@ -164,6 +195,13 @@ def _plain_path(folder: Path) -> Iterator[Path]:
             alias = Path(place) / "folder"
             alias.symlink_to(folder, target_is_directory=True)
             yield alias
+
+
+def _paths(tree: Nested) -> Flat:
+    """Leaves by path: of a flat tree the names that they have, of a nested one those of `nested_path`."""
+    if not any(isinstance(value, dict) for value in tree.values()):
+        return tree
+    return {name: np.asarray(leaf) for name, leaf in _named(tree).items()}
 
 
 def _named(tree: Any) -> dict[str, Any]:

@@ -8,7 +8,8 @@ import jax
 
 from echelon_jax.config import EnvConfig
 from echelon_jax.policies.registry import make_network
-from echelon_jax.runs.checkpoint import CheckpointError, Policy, layout_hash, load_policy
+from echelon_jax.runs.checkpoint import CheckpointError, layout_hash, load_policy
+from echelon_jax.runs.policy import Policy
 from echelon_jax.training.config import TrainConfig
 from echelon_jax.training.trainer import TrainState
 

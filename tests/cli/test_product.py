@@ -188,7 +188,7 @@ def test_every_flag_of_the_documentation_exists(capsys: pytest.CaptureFixture[st
 
 
 def test_the_library_example_of_the_readme_runs(capsys: pytest.CaptureFixture[str]) -> None:
-    [(_, example)] = [block for block in blocks("python") if block[0] == "README.md"]
+    example = next(text for page, text in blocks("python") if page == "README.md")
     exec(compile(example, "README.md", "exec"), {})
     assert "(64, 10, 1142) (64, 10) (64,)" in capsys.readouterr().out
 

@@ -31,7 +31,7 @@ from echelon_jax.intervals import paired_score
 from echelon_jax.policies.normalize import empty_moments
 from echelon_jax.policies.registry import make_network
 from echelon_jax.rules.weapons import AUTOCANNON, FLAMER, GAUSS, LASER, MISSILE, PAINTER, SMOKE
-from echelon_jax.runs.checkpoint import Policy
+from echelon_jax.runs.policy import Policy
 from echelon_jax.training.config import TrainConfig
 from echelon_jax.viewing import extras
 from echelon_jax.viewing.pictures import evaluation_figure, write_figure
@@ -190,7 +190,7 @@ def test_what_the_critic_said_is_paired_with_what_came() -> None:
     alive = jnp.array([[[True, True]], [[True, False]]])
     for t in range(2):
         part = Expected(value=10 * reward[t : t + 1], reward=reward[t : t + 1], alive=alive[t : t + 1])
-        record.take(None, part, False)  # type: ignore[arg-type]
+        record.take(None, None, part, False)  # type: ignore[arg-type]
     said, came = record.returns(gamma)
     np.testing.assert_allclose(said, [10.0, 20.0, 40.0])
     np.testing.assert_allclose(came, [1 + 0.5 * 4, 2 + 0.5 * 8, 4.0])
