@@ -1,0 +1,87 @@
+"""Every opponent that has a name, in one place: whoever names an opponent (train, evaluate, arena) asks here.
+
+scripted, scripted:0.5     the original's heuristic, at full or at some fire rate
+scripted:hard              a skill level (`skill.levels`)
+random                     uniform actions
+my_package.bots:Rusher     a class of the user's own, made with the EnvConfig, that follows `base.Agent`
+"""
+
+from __future__ import annotations
+
+import importlib
+import re
+from typing import NamedTuple
+
+import jax.numpy as jnp
+
+from echelon_jax.agents.base import Agent, AgentParams
+from echelon_jax.agents.built_in import BuiltIn, BuiltInParams
+from echelon_jax.config import EnvConfig
+
+SCRIPTED, RANDOM = "scripted", "random"
+FORMS = "scripted, scripted:RATE with a fire rate from 0 to 1, random, or package.module:Class"
+_OWN = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*:[A-Za-z_]\w*")
+
+
+class Made(NamedTuple):
+    """An agent, and the numbers that it plays with."""
+
+    agent: Agent
+    params: AgentParams
+
+
+def is_agent_name(name: str) -> bool:
+    """Whether a name is one of an agent by its form, and not the path of a policy; whether it can be made is not asked."""
+    return name in (SCRIPTED, RANDOM) or name.startswith(f"{SCRIPTED}:") or _OWN.fullmatch(name) is not None
+
+
+def make_agent(name: str, env_config: EnvConfig, fire_probability: float = 1.0) -> Made:
+    """Return the agent of a name, made for a game.
+
+    Arguments:
+        name: one of the forms above.
+        env_config: the game.
+        fire_probability: of a scripted opponent whose name tells no rate.
+
+    Raises:
+        ValueError: an unknown name, a rate out of range, or a class that cannot be imported or is no agent.
+    """
+    kind, colon, what = name.partition(":")
+    if name == RANDOM:
+        return _built_in(env_config, fire_probability, random=True)
+    if kind != SCRIPTED:
+        return _own(name, env_config, fire_probability)
+    if not colon:
+        return _built_in(env_config, fire_probability, random=False)
+    try:
+        rate = float(what)
+    except ValueError:
+        rate = -1.0
+    if not 0 <= rate <= 1:
+        raise ValueError(f"opponents must be {FORMS}, got {name!r}")
+    return _built_in(env_config, rate, random=False)
+
+
+def _built_in(env_config: EnvConfig, fire_probability: float, random: bool) -> Made:
+    params = BuiltInParams(fire_probability=jnp.float32(fire_probability), random=jnp.asarray(random))
+    return Made(BuiltIn(env_config), params)
+
+
+def _own(name: str, env_config: EnvConfig, fire_probability: float) -> Made:
+    if _OWN.fullmatch(name) is None:
+        raise ValueError(f"opponents must be {FORMS}, got {name!r}")
+    module, _, attribute = name.partition(":")
+    try:
+        made = getattr(importlib.import_module(module), attribute)
+    except ImportError as error:
+        raise ValueError(f"opponents must be importable, and {module!r} is not: {error}") from error
+    except AttributeError as error:
+        raise ValueError(f"opponents must exist, and {module!r} has no {attribute!r}") from error
+    agent = made(env_config)
+    if not isinstance(agent, Agent):
+        raise ValueError(f"opponents must have init, act and reset_where (agents.base.Agent), {name!r} lacks one")
+    try:
+        hash(agent)
+    except TypeError as error:
+        raise ValueError(f"opponents must be hashable, such as a frozen dataclass; {name!r} is not") from error
+    return Made(agent, AgentParams(fire_probability=jnp.float32(fire_probability)))
