@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import tyro
 
+from echelon_jax.agents.registry import is_agent_name
 from echelon_jax.cli.common import behaviour_table, games_table, set_up_jax
 from echelon_jax.cli.errors import UsageError
 
@@ -106,8 +107,7 @@ class EvaluateCommand:
         if self.gif is not None and (self.out is None or not 0 <= self.gif < self.games):
             raise UsageError(f"gif must be a game from 0 to {self.games - 1}, with --out for its place, got {self.gif}")
         for name in self.opponents:
-            built_in = name == "random" or name.partition(":")[0] == "scripted"
-            if not built_in and not Path(name).exists():
+            if not is_agent_name(name) and not Path(name).exists():
                 raise UsageError(f"opponents must be scripted, random or the path of a checkpoint, got {name!r}")
 
     def _write(self, out: Path, result: Evaluation, record: Recorder | None) -> None:

@@ -8,6 +8,7 @@ from typing import Annotated
 
 import tyro
 
+from echelon_jax.cli.arena import ArenaCommand
 from echelon_jax.cli.bench import BenchCommand
 from echelon_jax.cli.errors import UsageError
 from echelon_jax.cli.evaluate import EvaluateCommand
@@ -20,6 +21,7 @@ Command = (
     Annotated[TrainCommand, tyro.conf.subcommand("train")]
     | Annotated[EvaluateCommand, tyro.conf.subcommand("evaluate")]
     | Annotated[RunsCommand, tyro.conf.subcommand("runs")]
+    | Annotated[ArenaCommand, tyro.conf.subcommand("arena")]
     | Annotated[BenchCommand, tyro.conf.subcommand("bench")]
     | Annotated[ParityCommand, tyro.conf.subcommand("parity")]
     | Annotated[ExportCommand, tyro.conf.subcommand("export")]
@@ -32,7 +34,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     command = tyro.cli(
         Command,  # type: ignore[arg-type]
         prog="echelon",
-        description="Mech combat in JAX: train, evaluate, measure.",
+        description="Mech combat in JAX: train, evaluate, rate, measure.",
         args=sys.argv[1:] if argv is None else list(argv),
         config=(tyro.conf.OmitArgPrefixes,),
     )
