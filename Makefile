@@ -51,7 +51,7 @@ lint: $(VENV)/.dev
 # A fault is shrunk and becomes a test case in tests/data/fuzz.
 FUZZ ?=
 fuzz: $(VENV)/.run
-	$(BIN)/python -m echelon_jax.parity.fuzz_command $(FUZZ)
+	$(BIN)/python -m echelon_jax.parity.fuzzing.command $(FUZZ)
 
 # 10,000 random games under the mended rules that must leave nothing wrong behind.
 soak: $(VENV)/.run
@@ -64,7 +64,7 @@ kill-test: $(VENV)/.run
 # Pages that are made from the code.
 pages: $(VENV)/.run
 	$(BIN)/python -m echelon_jax.cli.configuration > docs/configuration.md
-	$(BIN)/python -m echelon_jax.learn.metric_names > docs/metrics.md
+	$(BIN)/python -m echelon_jax.runs.metric_names > docs/metrics.md
 
 clean:
 	rm -rf $(VENV) .cache build *.egg-info

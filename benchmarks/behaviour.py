@@ -97,8 +97,8 @@ def main() -> None:
     from learning import untrained
 
     from echelon_jax.cli.evaluate import evaluate_policy
-    from echelon_jax.learn.checkpoint import CheckpointError, load_policy
-    from echelon_jax.learn.config import OPPONENTS
+    from echelon_jax.runs.checkpoint import CheckpointError, load_policy
+    from echelon_jax.training.config import OPPONENTS
 
     if args.opponent not in OPPONENTS:
         parser.error(f"--opponent must be one of {', '.join(OPPONENTS)}, got {args.opponent!r}")

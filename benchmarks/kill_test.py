@@ -49,7 +49,7 @@ class Tally:
 
 def whole_checkpoints(run_dir: Path) -> dict[int, str | None]:
     """Return what is wrong with each checkpoint of a run, by update; None where nothing is."""
-    from echelon_jax.learn import checkpoint
+    from echelon_jax.runs import checkpoint
 
     found: dict[int, str | None] = {}
     for place in checkpoint._all(run_dir / "checkpoints"):
@@ -70,7 +70,7 @@ def half_done(folder: Path) -> set[tuple[str, int, int]]:
 
 def updates_reported(run_dir: Path) -> int:
     """Return the last update in the metrics, 0 if there is none."""
-    from echelon_jax.learn.runs import read_lines
+    from echelon_jax.runs.description import read_lines
 
     return max((line["update"] for line in read_lines(run_dir)), default=0)
 
@@ -112,7 +112,7 @@ def live_and_die(start: Callable[[], int], run_dir: Path, rng: random.Random, ta
 
 def same_checkpoint(one: Path, other: Path) -> list[str]:
     """Return the names of what differs between two checkpoints: every array bit for bit, update, worlds, score and games."""
-    from echelon_jax.learn import tree_files
+    from echelon_jax.runs import tree_files
 
     different = []
     for part in ("policy", "run"):
@@ -125,7 +125,7 @@ def same_checkpoint(one: Path, other: Path) -> list[str]:
 
 def same_metrics(one: Path, other: Path) -> list[str]:
     """Return what differs between two metrics files, times and memory apart."""
-    from echelon_jax.learn.runs import read_lines
+    from echelon_jax.runs.description import read_lines
 
     a, b = read_lines(one), read_lines(other)
     if [line["update"] for line in a] != [line["update"] for line in b]:
@@ -160,8 +160,8 @@ def save_life(run_dir: Path, updates: int, log: Path) -> Callable[[], int]:
     """Return what forks a process that goes on from the last checkpoint, one made-up update and one save after another."""
 
     def life() -> None:
-        from echelon_jax.learn import checkpoint
-        from echelon_jax.learn.saver import Saver
+        from echelon_jax.runs import checkpoint
+        from echelon_jax.runs.saver import Saver
 
         rng_state = {"a": np.zeros((200, 100), np.float32), "b": np.zeros(1000, np.float32)}
         update = 0
@@ -200,8 +200,8 @@ def save_life(run_dir: Path, updates: int, log: Path) -> Callable[[], int]:
 def _numbers_snapshot(update: int, numbers: dict[str, np.ndarray]):  # type: ignore[no-untyped-def]
     """A checkpoint with the manifest of a real run and made-up numbers; its score has a new best now and then."""
     from echelon_jax.config import EnvConfig
-    from echelon_jax.learn import checkpoint
-    from echelon_jax.learn.config import TrainConfig
+    from echelon_jax.runs import checkpoint
+    from echelon_jax.training.config import TrainConfig
 
     env_config = EnvConfig.original(size_x=20, size_y=20)
     score = float(np.float32(np.sin(update)))
@@ -220,7 +220,7 @@ def _numbers_snapshot(update: int, numbers: dict[str, np.ndarray]):  # type: ign
 
 
 def _read_numbers(place: Path) -> dict[str, np.ndarray]:
-    from echelon_jax.learn import tree_files
+    from echelon_jax.runs import tree_files
 
     return {k: np.asarray(v) for k, v in tree_files.read_flat(place / "run").items()}
 
@@ -275,7 +275,7 @@ def main() -> int:
     os.environ.setdefault("JAX_PLATFORMS", "cpu")
     os.environ.setdefault("NPROC", "1")
     # Imported before the forks, and nothing computed: a process with JAX's threads must not be forked.
-    import echelon_jax.learn.saver  # noqa: F401
+    import echelon_jax.runs.saver  # noqa: F401
 
     place = given.dir or Path(tempfile.mkdtemp(prefix="kill-test-"))
     place.mkdir(parents=True, exist_ok=True)

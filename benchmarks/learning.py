@@ -79,9 +79,9 @@ def untrained(config: Any, env_config: Any) -> Any:
     import jax
     import jax.numpy as jnp
 
-    from echelon_jax.learn.checkpoint import Policy
-    from echelon_jax.learn.normalize import empty_moments
-    from echelon_jax.learn.trainer import make_network
+    from echelon_jax.policies.normalize import empty_moments
+    from echelon_jax.policies.registry import make_network
+    from echelon_jax.runs.checkpoint import Policy
 
     network = make_network(config, env_config)
     params_key, _, _ = jax.random.split(jax.random.key(config.seed), 3)
@@ -94,9 +94,9 @@ def run_seed(seed: int, preset: str, overrides: dict[str, Any], rules: str, game
     """Train one seed of a variant and evaluate it before and after."""
     from echelon_jax.cli.evaluate import evaluate_policy
     from echelon_jax.cli.train import DEFAULT_SIZE
-    from echelon_jax.learn.checkpoint import load_policy
-    from echelon_jax.learn.config import TrainConfig
-    from echelon_jax.learn.runner import Runner
+    from echelon_jax.runs.checkpoint import load_policy
+    from echelon_jax.runs.runner import Runner
+    from echelon_jax.training.config import TrainConfig
 
     env_config = GameFlags(rules=rules).config(DEFAULT_SIZE[preset])
     config = TrainConfig.preset(preset, **{**overrides, "seed": seed}).validate()
@@ -148,7 +148,7 @@ def span(values: list[float]) -> str:
 
 def page(name: str, report: dict[str, Any]) -> str:
     """The report as a page of text."""
-    from echelon_jax.learn.evaluation import wilson
+    from echelon_jax.intervals import wilson
 
     variants = report["variants"]
     first = next(iter(variants.values()))

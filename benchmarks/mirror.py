@@ -28,7 +28,9 @@ def mirror(games: int, arenas: int, size: int, packs: int, mode: str, seed: int,
     from echelon_jax.config import EnvConfig
     from echelon_jax.env.environment import Echelon
     from echelon_jax.env.state import REASONS
-    from echelon_jax.learn.evaluation import AgentPlayer, play, wilson
+    from echelon_jax.evaluation.games import play
+    from echelon_jax.evaluation.players import AgentPlayer
+    from echelon_jax.intervals import wilson
     from echelon_jax.worldgen.bank import evaluation_seeds, generate_worlds
 
     make = EnvConfig.mended if rules == "mended" else EnvConfig.original

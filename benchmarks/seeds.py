@@ -16,10 +16,10 @@ from echelon_jax.cli.common import set_up_jax
 from echelon_jax.config import RULE_SETS, EnvConfig
 from echelon_jax.env.autoreset import AutoReset
 from echelon_jax.env.environment import Echelon
-from echelon_jax.learn.clock import cpu_seconds
-from echelon_jax.learn.config import TrainConfig
-from echelon_jax.learn.seeds import shared_program
-from echelon_jax.learn.trainer import make_train
+from echelon_jax.runs.clock import cpu_seconds
+from echelon_jax.runs.seeds import shared_program
+from echelon_jax.training.config import TrainConfig
+from echelon_jax.training.trainer import make_train
 from echelon_jax.worldgen.bank import generate_worlds
 
 

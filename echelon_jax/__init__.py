@@ -9,7 +9,7 @@ from echelon_jax.config import EnvConfig
 if TYPE_CHECKING:
     from echelon_jax.env.autoreset import AutoReset
     from echelon_jax.env.environment import Echelon
-    from echelon_jax.learn.matches import evaluate
+    from echelon_jax.evaluation.matches import evaluate
     from echelon_jax.worldgen.bank import generate_worlds
 
 __all__ = ["AutoReset", "Echelon", "EnvConfig", "evaluate", "generate_worlds"]
@@ -19,7 +19,7 @@ __version__ = "0.1.0"
 _HOMES = {
     "AutoReset": "echelon_jax.env.autoreset",
     "Echelon": "echelon_jax.env.environment",
-    "evaluate": "echelon_jax.learn.matches",
+    "evaluate": "echelon_jax.evaluation.matches",
     "generate_worlds": "echelon_jax.worldgen.bank",
 }
 

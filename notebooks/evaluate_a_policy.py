@@ -33,9 +33,9 @@ import numpy as np
 from IPython.display import Image
 
 import echelon_jax
-from echelon_jax.learn.checkpoint import load_policy
-from echelon_jax.learn.recording import Recorder
-from echelon_jax.learn.runs import read_lines
+from echelon_jax.evaluation.recording import Recorder
+from echelon_jax.runs.checkpoint import load_policy
+from echelon_jax.runs.description import read_lines
 from echelon_jax.viewing import pictures
 from echelon_jax.viewing.topdown import write_gif
 

@@ -36,9 +36,9 @@ from rich.console import Console
 import echelon_jax
 from echelon_jax import EnvConfig
 from echelon_jax.cli.common import behaviour_table, games_table
-from echelon_jax.learn.config import TrainConfig
-from echelon_jax.learn.runner import Runner
-from echelon_jax.learn.runs import read_lines
+from echelon_jax.runs.description import read_lines
+from echelon_jax.runs.runner import Runner
+from echelon_jax.training.config import TrainConfig
 
 # %% [markdown]
 # ## The game and the learner

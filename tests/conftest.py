@@ -19,7 +19,7 @@ os.environ.setdefault("ECHELON_GOLDEN", str(ROOT.parent / "shared" / "golden"))
 import pytest
 
 # A file goes to one of the two workers as a whole; the longest first, so that neither ends up waiting for one of them.
-LONGEST_FIRST = ("learn_game", "product", "evaluation", "modern_actions", "fuzz", "determinism", "learn_modern", "soak")
+LONGEST_FIRST = ("learning", "product", "evaluation", "modern_actions", "fuzz", "determinism", "modern_network", "soak")
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

@@ -18,7 +18,7 @@ from jaxtyping import Array, Bool, Float32, Int32, Key
 from echelon_jax.agents.base import AgentParams
 from echelon_jax.agents.sight import target_sight
 from echelon_jax.config import EnvConfig
-from echelon_jax.env.actions_modern import from_original
+from echelon_jax.env.modern.actions import from_original
 from echelon_jax.env.state import EnvParams, EnvState
 from echelon_jax.rules import constants as k
 from echelon_jax.rules.mechs import HEAVY, LIGHT, MEDIUM, SCOUT, roster

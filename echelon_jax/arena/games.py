@@ -16,9 +16,9 @@ from echelon_jax.arena.schedule import Pair
 from echelon_jax.arena.store import read_policy
 from echelon_jax.config import EnvConfig
 from echelon_jax.env.environment import Echelon
-from echelon_jax.learn.checkpoint import Policy
-from echelon_jax.learn.evaluation import Games, play, summarize_games
-from echelon_jax.learn.matches import opponent_player
+from echelon_jax.evaluation.games import Games, play, summarize_games
+from echelon_jax.evaluation.matches import opponent_player
+from echelon_jax.runs.checkpoint import Policy
 from echelon_jax.worldgen.bank import WorldArrays, evaluation_seeds, generate_worlds
 
 MOST_ARENAS = 1024  # side by side, unless told otherwise

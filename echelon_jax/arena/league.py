@@ -22,8 +22,8 @@ from echelon_jax.arena.glicko2 import Glicko2, Ratings, rate_period, results
 from echelon_jax.arena.records import Entry, LeagueData, LeagueError, Pairing
 from echelon_jax.arena.rules import ROLES, Move, Rules, Standing, moves
 from echelon_jax.config import EnvConfig
-from echelon_jax.learn import migrations
-from echelon_jax.learn.checkpoint import Policy
+from echelon_jax.runs import migrations
+from echelon_jax.runs.checkpoint import Policy
 
 IN_MEMORY = 20
 ANCHOR_DEVIATION = 30.0  # an anchor's rating is taken as known

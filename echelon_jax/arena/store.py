@@ -12,9 +12,9 @@ from collections.abc import Callable
 from pathlib import Path
 
 from echelon_jax.arena.records import LeagueError
-from echelon_jax.learn import tree_files
-from echelon_jax.learn.checkpoint import CheckpointError, Policy, layout_hash, load_policy
-from echelon_jax.learn.migrations import FORMAT
+from echelon_jax.runs import tree_files
+from echelon_jax.runs.checkpoint import CheckpointError, Policy, layout_hash, load_policy
+from echelon_jax.runs.migrations import FORMAT
 
 FOLDER = "policies"
 PACKAGES = "this policy needs PyTorch and safetensors: pip install 'echelon-jax[torch]'"

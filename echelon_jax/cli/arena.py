@@ -326,7 +326,7 @@ class ArenaCommand:
 def _told() -> Iterator[None]:
     """Turn what the arena cannot do into a sentence for the user."""
     from echelon_jax.arena.records import LeagueError
-    from echelon_jax.learn.checkpoint import CheckpointError
+    from echelon_jax.runs.checkpoint import CheckpointError
 
     try:
         yield

@@ -139,8 +139,8 @@ def bench_train(arenas: int, seconds: float) -> dict[str, float]:
     from echelon_jax.config import EnvConfig
     from echelon_jax.env.autoreset import AutoReset
     from echelon_jax.env.environment import Echelon
-    from echelon_jax.learn.config import TrainConfig
-    from echelon_jax.learn.trainer import make_train
+    from echelon_jax.training.config import TrainConfig
+    from echelon_jax.training.trainer import make_train
     from echelon_jax.worldgen.bank import bank_seeds, generate_worlds
 
     config = EnvConfig.original(size_x=SIZE, size_y=SIZE)

@@ -15,8 +15,8 @@ from echelon_jax.cli.common import SWITCH_TEXTS
 from echelon_jax.cli.errors import UsageError, checked
 from echelon_jax.cli.fields import field_texts
 from echelon_jax.config import SWITCHES, EnvConfig
-from echelon_jax.learn import migrations
-from echelon_jax.learn.config import PRESETS, TrainConfig
+from echelon_jax.runs import migrations
+from echelon_jax.training.config import PRESETS, TrainConfig
 
 DESCRIBED = ("version", "jax", "git", "run", "format", "train", "env")  # keys of a run's config.json
 
@@ -24,7 +24,7 @@ DESCRIBED = ("version", "jax", "git", "run", "format", "train", "env")  # keys o
 def read_configuration(path: Path) -> tuple[dict[str, Any], dict[str, Any]]:
     """Return the training and environment fields of a config.json, or of the run directory that holds one.
 
-    Fields that a run of an older version does not have get the value that did then what the run did (learn/migrations.py);
+    Fields that a run of an older version does not have get the value that did then what the run did (runs/migrations.py);
     those that a file written by hand leaves out, one without "version", are left to their defaults by the caller.
 
     Raises:

@@ -15,9 +15,9 @@ from echelon_jax.cli.common import behaviour_table, games_table, set_up_jax
 from echelon_jax.cli.errors import UsageError
 
 if TYPE_CHECKING:
-    from echelon_jax.learn.checkpoint import Policy
-    from echelon_jax.learn.matches import Evaluation
-    from echelon_jax.learn.recording import Recorder
+    from echelon_jax.evaluation.matches import Evaluation
+    from echelon_jax.evaluation.recording import Recorder
+    from echelon_jax.runs.checkpoint import Policy
 
 
 @dataclasses.dataclass(frozen=True)
@@ -55,9 +55,9 @@ class EvaluateCommand:
         """
         self._check()
         set_up_jax(self.threads)
-        from echelon_jax.learn.checkpoint import CheckpointError
-        from echelon_jax.learn.matches import evaluate
-        from echelon_jax.learn.recording import Recorder
+        from echelon_jax.evaluation.matches import evaluate
+        from echelon_jax.evaluation.recording import Recorder
+        from echelon_jax.runs.checkpoint import CheckpointError
         from echelon_jax.viewing.extras import MissingExtra, drawing
 
         record = Recorder(self.gif) if self.gif is not None else None
@@ -140,7 +140,7 @@ def evaluate_policy(
     show_progress: bool = False,
 ) -> dict[str, Any]:
     """Play `games` paired games of a policy against one opponent and return what `matches.evaluate` says of them."""
-    from echelon_jax.learn.matches import evaluate
+    from echelon_jax.evaluation.matches import evaluate
 
     result = evaluate(
         policy,

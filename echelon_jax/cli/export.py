@@ -11,10 +11,10 @@ import tyro
 from echelon_jax.cli.common import GameFlags, set_up_jax
 from echelon_jax.cli.errors import UsageError, checked
 from echelon_jax.cli.train import DEFAULT_SIZE, TrainFlags
-from echelon_jax.learn.config import PRESETS, TrainConfig
+from echelon_jax.training.config import PRESETS, TrainConfig
 
 if TYPE_CHECKING:
-    from echelon_jax.learn.checkpoint import Policy
+    from echelon_jax.runs.checkpoint import Policy
 
 FORMATS = {"torch": ".safetensors", "original": ".pt", "onnx": ".onnx"}
 PACKAGES = "this command needs PyTorch and safetensors: pip install 'echelon-jax[torch]'"
@@ -59,7 +59,7 @@ class ExportCommand:
         set_up_jax(self.threads)
         _need_torch()
         from echelon_jax.export.weights import ExportError
-        from echelon_jax.learn.checkpoint import CheckpointError
+        from echelon_jax.runs.checkpoint import CheckpointError
 
         try:
             policy = self._policy()
@@ -71,7 +71,7 @@ class ExportCommand:
             raise UsageError(str(error)) from error
 
     def _policy(self) -> Policy:
-        from echelon_jax.learn.checkpoint import load_policy
+        from echelon_jax.runs.checkpoint import load_policy
 
         if self.run_path.suffix != ".pt":
             return load_policy(self.run_path)
@@ -162,7 +162,7 @@ class ImportCommand:
         from echelon_jax.export.original import import_original
         from echelon_jax.export.start_run import start_run
         from echelon_jax.export.weights import ExportError
-        from echelon_jax.learn.checkpoint import CheckpointError
+        from echelon_jax.runs.checkpoint import CheckpointError
 
         try:
             policy, notes = import_original(self.file)

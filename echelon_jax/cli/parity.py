@@ -17,7 +17,7 @@ from echelon_jax.cli.common import set_up_jax
 from echelon_jax.cli.errors import UsageError
 
 if TYPE_CHECKING:
-    from echelon_jax.parity.fuzz import Result
+    from echelon_jax.parity.fuzzing.fuzz import Result
     from echelon_jax.parity.report import Report
 
 SECTIONS = ("episodes", "queries", "worlds")
@@ -125,9 +125,9 @@ def compare_all(
         steps: random steps, shared by the shapes whose turn it is; the one with more packs gets a fifth.
         reference: whether the plain reference follows the chosen episodes on its own.
     """
-    from echelon_jax.parity.queries import QueryCount, check_rays, check_worlds
+    from echelon_jax.parity.recorded.queries import QueryCount, check_rays, check_worlds
+    from echelon_jax.parity.recorded.teacher_forced import check_files
     from echelon_jax.parity.report import Report
-    from echelon_jax.parity.teacher_forced import check_files
 
     begun = time.monotonic()
     report = Report()
@@ -145,7 +145,7 @@ def compare_all(
     if "episodes" in chosen:
         report.episodes = check_files(chosen["episodes"], width, progress)
     if reference:
-        from echelon_jax.parity.free_running import follow_files
+        from echelon_jax.parity.recorded.free_running import follow_files
 
         report.reference = follow_files(chosen.get("episodes", []), progress)
     if steps:
@@ -155,8 +155,8 @@ def compare_all(
 
 
 def _fuzz(steps: int, progress: Callable[[str], None]) -> dict[str, Result]:
-    from echelon_jax.parity import fuzz
-    from echelon_jax.parity.fuzz_shapes import pair_of_turn, shapes
+    from echelon_jax.parity.fuzzing import fuzz
+    from echelon_jax.parity.fuzzing.shapes import pair_of_turn, shapes
 
     try:
         small, large = pair_of_turn()

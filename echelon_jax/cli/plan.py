@@ -17,12 +17,13 @@ from echelon_jax.env.autoreset import AutoReset
 from echelon_jax.env.environment import Echelon
 from echelon_jax.env.layout import CONTACTS
 from echelon_jax.env.state import Bank, EnvParams
-from echelon_jax.learn.config import TrainConfig
-from echelon_jax.learn.network_size import network_size
-from echelon_jax.learn.rewards import reward_weights
-from echelon_jax.learn.runner import launches_between_saves
-from echelon_jax.learn.trainer import TrainState, make_network, make_train
+from echelon_jax.policies.network_size import network_size
+from echelon_jax.policies.registry import make_network
+from echelon_jax.runs.runner import launches_between_saves
 from echelon_jax.sim.rules import sim_rules
+from echelon_jax.training.config import TrainConfig
+from echelon_jax.training.reward_weights import reward_weights
+from echelon_jax.training.trainer import TrainState, make_train
 
 # Fields in which two runs must agree for the speed of one to say something about the other.
 SAME_SPEED = ("arenas", "rollout_steps", "epochs", "minibatches", "network", "hidden", "lstm", "opponent")

@@ -9,7 +9,7 @@ from pathlib import Path
 import tyro
 
 from echelon_jax.cli.errors import UsageError
-from echelon_jax.learn.runs import RunSummary, list_runs
+from echelon_jax.runs.description import RunSummary, list_runs
 
 
 @dataclasses.dataclass(frozen=True)

@@ -13,7 +13,7 @@ from echelon_jax.cli.configuration import read_configuration
 from echelon_jax.cli.errors import UsageError, checked
 from echelon_jax.cli.fields import given, override_flags
 from echelon_jax.config import EnvConfig
-from echelon_jax.learn.config import PRESETS, TrainConfig
+from echelon_jax.training.config import PRESETS, TrainConfig
 
 DEFAULT_PRESET = "cpu"
 DEFAULT_SIZE = {"smoke": 28, "cpu": 40, "gpu": 60}
@@ -78,10 +78,10 @@ class TrainCommand:
         if self.preset == "gpu" and not self.dry_run:
             _require_gpu()
 
-        from echelon_jax.learn.checkpoint import CheckpointError
-        from echelon_jax.learn.rewards import reward_weights
-        from echelon_jax.learn.runner import Runner
-        from echelon_jax.learn.trainer import make_network
+        from echelon_jax.policies.registry import make_network
+        from echelon_jax.runs.checkpoint import CheckpointError
+        from echelon_jax.runs.runner import Runner
+        from echelon_jax.training.reward_weights import reward_weights
 
         checked(reward_weights, config, env_config)
         checked(make_network, config, env_config)
@@ -96,7 +96,7 @@ class TrainCommand:
         places = [run_dir]
         try:
             if self.seeds > 1:
-                from echelon_jax.learn.seeds import seed_directories, train_seeds
+                from echelon_jax.runs.seeds import seed_directories, train_seeds
 
                 places = seed_directories(run_dir, self.seeds)
                 train_seeds(
@@ -159,8 +159,8 @@ class TrainCommand:
     def _sinks(self, run_dir: Path, config: TrainConfig, env_config: EnvConfig) -> list[Any]:
         if self.wandb is None:
             return []
-        from echelon_jax.learn.runs import describe
-        from echelon_jax.learn.sinks import WeightsAndBiases
+        from echelon_jax.runs.description import describe
+        from echelon_jax.runs.sinks import WeightsAndBiases
 
         return [WeightsAndBiases(self.wandb, run_dir, describe(config, env_config))]
 
@@ -170,7 +170,7 @@ class TrainCommand:
         from rich.console import Console
 
         from echelon_jax.cli.evaluate import evaluate_policy
-        from echelon_jax.learn.checkpoint import load_policy
+        from echelon_jax.runs.checkpoint import load_policy
 
         policy, console = load_policy(run_dir), Console()
         console.print(f"Playing {self.eval_games} evaluation games on maps that training never saw ...")

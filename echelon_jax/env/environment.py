@@ -15,14 +15,15 @@ import numpy as np
 from jaxtyping import Array, Bool, Float32, Int32, Key
 
 from echelon_jax.config import EnvConfig
-from echelon_jax.env import actions_modern, observations_modern
 from echelon_jax.env.actions import broadcast, decide, sanitise
 from echelon_jax.env.episode import add_score, flags, judge, team_hp, zone_distance, zone_tick
 from echelon_jax.env.layout import CONTACTS, Layout, action_layout, observation_layout
-from echelon_jax.env.observations import Observed, observe
-from echelon_jax.env.rewards import original_rewards, rewards
-from echelon_jax.env.rewards_modern import modern_rewards
-from echelon_jax.env.rewards_modern import rewards as rewards_modern
+from echelon_jax.env.modern import actions as actions_modern
+from echelon_jax.env.modern import observation as observations_modern
+from echelon_jax.env.modern.rewards import modern_rewards
+from echelon_jax.env.modern.rewards import rewards as rewards_modern
+from echelon_jax.env.original.observation import Observed, observe
+from echelon_jax.env.original.rewards import original_rewards, rewards
 from echelon_jax.env.state import (
     REWARD_COMPONENTS,
     STATISTICS,

@@ -179,7 +179,7 @@ def observation_layout(config: EnvConfig) -> Layout:
         576
     """
     if config.observation == "modern":
-        from echelon_jax.env import layout_modern  # its table is made of this module's entries
+        from echelon_jax.env.modern import layout as layout_modern  # its table is made of this module's entries
 
         return layout_modern.observation_layout(config)
     parts: list[_Part] = []
@@ -210,7 +210,7 @@ def action_layout(config: EnvConfig) -> Layout:
         26
     """
     if config.actions == "modern":
-        from echelon_jax.env import layout_modern
+        from echelon_jax.env.modern import layout as layout_modern
 
         return layout_modern.action_layout(config)
     parts: list[_Part] = [

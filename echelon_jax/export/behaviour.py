@@ -27,13 +27,13 @@ from echelon_jax.config import EnvConfig
 from echelon_jax.export import torch_policy
 from echelon_jax.export.parity import TOLERANCE, differences, head_names, raw_heads
 from echelon_jax.export.weights import clip_of
-from echelon_jax.learn.checkpoint import Policy, load_policy
-from echelon_jax.learn.evaluation import wilson
-from echelon_jax.learn.rollout import read
-from echelon_jax.parity.golden import column_words
+from echelon_jax.intervals import wilson
+from echelon_jax.parity.recorded.golden import column_words
+from echelon_jax.policies.features import read
 from echelon_jax.reference.environment import Arena, ReferenceEnv
 from echelon_jax.rules.materials import OPAQUE
 from echelon_jax.rules.mechs import TEAM_NAMES
+from echelon_jax.runs.checkpoint import Policy, load_policy
 from echelon_jax.sim.rules import sim_rules
 
 Decide = Callable[[np.ndarray], np.ndarray]  # observation [team, obs] -> actions [team, actions]

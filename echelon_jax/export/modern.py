@@ -18,10 +18,10 @@ from flax.traverse_util import flatten_dict
 from echelon_jax.config import EnvConfig
 from echelon_jax.env.layout import Layout, action_layout, observation_layout
 from echelon_jax.export.weights import Arrays, ExportError
-from echelon_jax.learn.distributions import LOG_STD_RANGE
-from echelon_jax.learn.heads import COOLDOWNS, EWAR_LEVELS, WEAPON_TRIGGERS, Heads
-from echelon_jax.learn.modern_network import SETS, ModernNetwork
-from echelon_jax.learn.networks import Params
+from echelon_jax.policies.distributions import LOG_STD_RANGE
+from echelon_jax.policies.heads import COOLDOWNS, EWAR_LEVELS, WEAPON_TRIGGERS, Heads
+from echelon_jax.policies.modern_network import SETS, ModernNetwork
+from echelon_jax.policies.network import Params
 from echelon_jax.rules.mechs import CLASS_NAMES, LIGHT, PACK_CLASSES, PACK_SIZE, SCOUT
 from echelon_jax.rules.weapons import MISSILE, SMOKE, TRIGGERS, WEAPONS
 

@@ -36,13 +36,13 @@ from echelon_jax.export.weights import (
     params_of,
     state_of,
 )
-from echelon_jax.learn.checkpoint import Policy
-from echelon_jax.learn.config import TrainConfig
-from echelon_jax.learn.distributions import LOG_STD_RANGE
-from echelon_jax.learn.features import Features, features_of
-from echelon_jax.learn.networks import OriginalNetwork
-from echelon_jax.learn.normalize import Moments, empty_moments
-from echelon_jax.learn.trainer import make_network
+from echelon_jax.policies.distributions import LOG_STD_RANGE
+from echelon_jax.policies.features import Features, features_of
+from echelon_jax.policies.normalize import Moments, empty_moments
+from echelon_jax.policies.original_network import OriginalNetwork
+from echelon_jax.policies.registry import make_network
+from echelon_jax.runs.checkpoint import Policy
+from echelon_jax.training.config import TrainConfig
 
 WIDTH = 128  # the original's loaders know no other
 NEARLY_DETERMINISTIC = -20.0  # log-std: the original can only sample, and does so within 2e-9

@@ -13,13 +13,13 @@ import numpy as np
 from echelon_jax.config import EnvConfig
 from echelon_jax.export.modern import head_columns
 from echelon_jax.export.weights import clip_of
-from echelon_jax.learn.checkpoint import Policy
-from echelon_jax.learn.distributions import SquashedGaussian
-from echelon_jax.learn.factored import Factored
-from echelon_jax.learn.modern_network import ModernNetwork
-from echelon_jax.learn.networks import Carry
-from echelon_jax.learn.rollout import read
+from echelon_jax.policies.distributions import SquashedGaussian
+from echelon_jax.policies.factored import Factored
+from echelon_jax.policies.features import read
+from echelon_jax.policies.modern_network import ModernNetwork
+from echelon_jax.policies.network import Carry
 from echelon_jax.reference.environment import ReferenceEnv
+from echelon_jax.runs.checkpoint import Policy
 
 TOLERANCE = 1e-5  # float32
 Heads = dict[str, np.ndarray]  # by name: a network's outputs, value, h, c and, where a sample was given, log_prob

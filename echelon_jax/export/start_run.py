@@ -14,10 +14,11 @@ from echelon_jax.config import EnvConfig
 from echelon_jax.env.autoreset import AutoReset
 from echelon_jax.env.environment import Echelon
 from echelon_jax.export.weights import ExportError, described
-from echelon_jax.learn import checkpoint
-from echelon_jax.learn.checkpoint import CheckpointError, Policy
-from echelon_jax.learn.config import TrainConfig
-from echelon_jax.learn.trainer import TrainState, make_network, make_train
+from echelon_jax.policies.registry import make_network
+from echelon_jax.runs import checkpoint
+from echelon_jax.runs.checkpoint import CheckpointError, Policy
+from echelon_jax.training.config import TrainConfig
+from echelon_jax.training.trainer import TrainState, make_train
 from echelon_jax.worldgen.bank import bank_contents, generate_worlds
 
 

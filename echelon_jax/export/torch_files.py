@@ -21,9 +21,9 @@ from echelon_jax.export import torch_policy
 from echelon_jax.export.modern import modern_dimensions, modern_state_of, plan_of
 from echelon_jax.export.parity import jax_steps
 from echelon_jax.export.weights import Arrays, ExportError, clip_of, described, normaliser_of, state_of
-from echelon_jax.learn.checkpoint import Policy, layout_hash
-from echelon_jax.learn.modern_network import ModernNetwork
-from echelon_jax.learn.networks import OriginalNetwork
+from echelon_jax.policies.modern_network import ModernNetwork
+from echelon_jax.policies.original_network import OriginalNetwork
+from echelon_jax.runs.checkpoint import Policy, layout_hash
 
 
 def write_torch(policy: Policy, path: str | Path) -> list[Path]:

@@ -8,11 +8,12 @@ from typing import Any
 import jax.numpy as jnp
 import numpy as np
 
-from echelon_jax.learn.checkpoint import Policy
-from echelon_jax.learn.distributions import LOG_STD_RANGE
-from echelon_jax.learn.features import Features
-from echelon_jax.learn.networks import OriginalNetwork, Params
-from echelon_jax.learn.normalize import Moments, shift_and_scale
+from echelon_jax.policies.distributions import LOG_STD_RANGE
+from echelon_jax.policies.features import Features
+from echelon_jax.policies.network import Params
+from echelon_jax.policies.normalize import Moments, shift_and_scale
+from echelon_jax.policies.original_network import OriginalNetwork
+from echelon_jax.runs.checkpoint import Policy
 
 Arrays = dict[str, np.ndarray]
 

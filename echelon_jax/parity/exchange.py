@@ -15,9 +15,9 @@ import numpy as np
 
 from echelon_jax.config import EnvConfig
 from echelon_jax.env.state import REASONS, STATISTICS, WINNERS, EnvState
-from echelon_jax.parity.golden import column_words, counters, whole
+from echelon_jax.parity.recorded.golden import column_words, counters, whole
 from echelon_jax.reference.environment import Arena
-from echelon_jax.reference.observation_modern import Recall
+from echelon_jax.reference.modern.observation import Recall
 from echelon_jax.reference.rewards import Zone
 from echelon_jax.reference.state import Battle, Mech, Projectile, make_mechs
 from echelon_jax.reference.vec import vec

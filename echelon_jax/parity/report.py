@@ -8,11 +8,18 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
-from echelon_jax.parity import fuzz
-from echelon_jax.parity.event_counts import EventCount
-from echelon_jax.parity.free_running import FreeRunning
-from echelon_jax.parity.queries import REQUIRED_SHARE, QueryCount
-from echelon_jax.parity.teacher_forced import BY_NUDGE, BY_REFERENCE, UNEXPLAINED, Difference, FieldCount, Result
+from echelon_jax.parity.fuzzing import fuzz
+from echelon_jax.parity.recorded.event_counts import EventCount
+from echelon_jax.parity.recorded.free_running import FreeRunning
+from echelon_jax.parity.recorded.queries import REQUIRED_SHARE, QueryCount
+from echelon_jax.parity.recorded.teacher_forced import (
+    BY_NUDGE,
+    BY_REFERENCE,
+    UNEXPLAINED,
+    Difference,
+    FieldCount,
+    Result,
+)
 
 REQUIRED_AGREEMENT = 0.999  # of the rows of living mechs, before any explanation
 COLUMNS = ("rows", "exact", "within_tolerance", "explained", "unexplained")

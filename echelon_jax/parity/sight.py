@@ -13,8 +13,8 @@ import numpy as np
 
 from echelon_jax.config import EnvConfig
 from echelon_jax.env.layout import observation_layout
-from echelon_jax.env.layout_modern import observation_layout as modern_layout
-from echelon_jax.env.observations import SOUND_SCALE
+from echelon_jax.env.modern.layout import observation_layout as modern_layout
+from echelon_jax.env.original.observation import SOUND_SCALE
 from echelon_jax.env.state import EnvState
 from echelon_jax.parity.exchange import to_reference
 from echelon_jax.reference.vec import Vec

@@ -7,9 +7,10 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from echelon_jax.config import EnvConfig
+from echelon_jax.reference.modern.observation import DEEDS, Recall, observe_modern
+from echelon_jax.reference.modern.rewards import modern_components
 from echelon_jax.reference.noise import LiveNoise, Noise
 from echelon_jax.reference.observation import SLOTS, Scene, observe, occupancy_map, telemetry_map
-from echelon_jax.reference.observation_modern import DEEDS, Recall, observe_modern
 from echelon_jax.reference.rewards import (
     COMPONENTS,
     Flags,
@@ -22,7 +23,6 @@ from echelon_jax.reference.rewards import (
     tonnage_in_zone,
     zone_tick,
 )
-from echelon_jax.reference.rewards_modern import modern_components
 from echelon_jax.reference.simulator import set_ewar, set_ewar_modes, simulate
 from echelon_jax.reference.state import Battle, Event, make_mechs
 from echelon_jax.reference.world import VoxelWorld

@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from echelon_jax.learn.behaviour import PLACES, RANGE_EDGES, window
-from echelon_jax.learn.matches import Evaluation
+from echelon_jax.evaluation.behaviour import PLACES, RANGE_EDGES, window
+from echelon_jax.evaluation.matches import Evaluation
 from echelon_jax.rules.weapons import WEAPON_NAMES
 from echelon_jax.viewing.extras import drawing
 

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from echelon_jax.config import EnvConfig
-from echelon_jax.learn.recording import Frame
+from echelon_jax.evaluation.recording import Frame
 from echelon_jax.rules.materials import AIR, DEBRIS_FIELD, DIRT, FOLIAGE, GLASS, LAVA, WATER
 from echelon_jax.rules.mechs import CLASS_NAMES, MECH_CLASSES, roster
 from echelon_jax.rules.weapons import FLAMER, LASER, MISSILE, PAINTER, SMOKE

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from league_helpers import GAME, agents, small_policy, won
+from helpers.small_leagues import GAME, agents, small_policy, won
 
 from echelon_jax.arena import storage
 from echelon_jax.arena.glicko2 import Glicko2

@@ -1,0 +1,1 @@
+"""The modern interface: observation, actions and reward made to be learnt from."""

@@ -1,0 +1,1 @@
+"""The original's interface: its observation, actions and reward, to the letter."""

@@ -1,0 +1,1 @@
+"""Evaluation games: paired matches, intervals, behaviour counts and records."""

@@ -1,0 +1,405 @@
+"""How mechs play, counted during evaluation games only: weapons and reach, heat, the zone, where they are (docs/evaluation.md).
+
+The device adds up one `BehaviourSums` per game; `summarize_behaviour` turns many of them into named numbers on the host.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import flax.struct
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Bool, Float32, Int32
+
+from echelon_jax.config import EnvConfig
+from echelon_jax.env.actions import decide, sanitise
+from echelon_jax.env.episode import zone_distance
+from echelon_jax.env.modern import actions as actions_modern
+from echelon_jax.env.state import REWARD_COMPONENTS, EnvParams, EnvState, Step
+from echelon_jax.rules.mechs import CLASS_NAMES, LIGHT, MEDIUM, roster
+from echelon_jax.rules.weapons import (
+    AUTOCANNON,
+    FLAMER,
+    GAUSS,
+    LASER,
+    MISSILE,
+    PAINTER,
+    SMOKE,
+    TRIGGERS,
+    WEAPON_NAMES,
+)
+from echelon_jax.sim.ewar import shutdown
+from echelon_jax.sim.rules import SimRules
+from echelon_jax.sim.state import Mechs
+from echelon_jax.sim.turns import pulled
+
+RANGE_EDGES = (4.0, 8.0, 12.0, 20.0, 35.0)  # voxels between the bins of distances
+PLACES = 24  # cells along an edge of the position map
+HOT = 0.75  # of the heat cap, from where venting is counted as foresight
+VENT_MEMORY = 4  # decisions within which venting counts as "before" a shutdown
+LONG_AGO = 1 << 20
+# Per mech and decision; what is not a count of decisions is named as what it sums.
+EVENTS = (
+    "decisions",  # alive at the decision
+    "reward",
+    "damage",
+    "damage_taken",
+    "friendly_damage",
+    "kills",
+    "deaths",
+    "assists",
+    "projectile_hits",
+    "in_zone",
+    "zone_distance",  # voxels outside the zone's rim
+    "heat",  # share of the cap
+    "over_cap",  # decisions begun shut down
+    "hot",  # begun at HOT or more and not shut down
+    "vents_hot",  # of these, with the vent pulled
+    "vents",
+    "shutdowns",
+    "vented_before",  # shutdowns with the vent pulled in one of the VENT_MEMORY decisions before
+    "knockdowns",
+    "legged",
+)
+_E = {name: i for i, name in enumerate(EVENTS)}
+
+
+class BehaviourSums(flax.struct.PyTreeNode):
+    """Sums over each game so far."""
+
+    events: Float32[Array, "arenas mechs events"]  # EVENTS
+    components: Float32[Array, "arenas mechs components"]  # REWARD_COMPONENTS
+    fired: Float32[Array, "arenas mechs weapons"]  # shots
+    fired_in_reach: Float32[Array, "arenas mechs weapons"]  # of these, an enemy in reach at either end of the decision
+    pulls: Float32[Array, "arenas mechs weapons"]  # decisions with the trigger pulled and the weapon able to fire
+    chances: Float32[Array, "arenas mechs weapons"]  # decisions able to fire with a living enemy in range and arc
+    taken: Float32[Array, "arenas mechs weapons"]  # both
+    by_range: Float32[Array, "arenas sides weapons bins"]  # shots by distance of the nearest enemy in the weapon's arc
+    places: Float32[Array, "arenas sides rows columns"]  # decisions by place around the zone, own spawn to the left
+    heading: Float32[Array, "arenas sides 2"]  # unit vector from the side's spawn to the zone
+    since_vent: Int32[Array, "arenas mechs"]  # decisions
+    first_zone: Int32[Array, "arenas sides"]  # decision after which the side first stood in the zone, -1 never
+
+
+class Sight(flax.struct.PyTreeNode):
+    """Where the enemies of each mech are, by weapon, when a decision is made."""
+
+    reach: Bool[Array, "arenas mechs weapons"]  # a living enemy in range and arc
+    target: Int32[Array, "arenas mechs weapons"]  # the nearest enemy in the arc, else the nearest
+    distance: Float32[Array, "arenas mechs weapons"]  # to it, infinite if no enemy lives
+
+
+def window(config: EnvConfig) -> float:
+    """Half the edge in voxels of the square around the zone that positions are counted in; what lies outside counts at its rim."""
+    return 0.75 * max(config.size_x, config.size_y)
+
+
+def no_behaviour(config: EnvConfig, state: EnvState) -> BehaviourSums:
+    """Return the sums of games that have just begun."""
+    arenas, n = state.sim.mechs.alive.shape
+    weapons, sides = len(WEAPON_NAMES), 2
+    spawn = state.sim.mechs.position[..., :2].reshape(arenas, sides, n // sides, 2).mean(2)
+    way = state.place.zone[:, None, :2] - spawn
+    length = jnp.linalg.norm(way, axis=-1, keepdims=True)
+
+    def zeros(*shape: int) -> Array:
+        return jnp.zeros((arenas, *shape), jnp.float32)
+
+    return BehaviourSums(
+        events=zeros(n, len(EVENTS)),
+        components=zeros(n, len(REWARD_COMPONENTS)),
+        fired=zeros(n, weapons),
+        fired_in_reach=zeros(n, weapons),
+        pulls=zeros(n, weapons),
+        chances=zeros(n, weapons),
+        taken=zeros(n, weapons),
+        by_range=zeros(sides, weapons, len(RANGE_EDGES) + 1),
+        places=zeros(sides, PLACES, PLACES),
+        heading=jnp.where(length > 1e-3, way / jnp.maximum(length, 1e-3), jnp.array([1.0, 0.0])),
+        since_vent=jnp.full((arenas, n), LONG_AGO, jnp.int32),
+        first_zone=jnp.full((arenas, sides), -1, jnp.int32),
+    )
+
+
+def look_around(config: EnvConfig, rules: SimRules, mechs: Mechs) -> Sight:
+    """Return which enemies each weapon could reach; walls, smoke and locks are not asked."""
+    team = roster(config.num_packs).team
+    enemy = jnp.asarray(team[:, None] != team[None, :])
+    offset = mechs.position[:, None, :, :] - mechs.position[:, :, None, :]  # [arenas, shooter, target, 3]
+    distance = jnp.sqrt((offset**2).sum(-1))
+    flat = jnp.sqrt((offset[..., :2] ** 2).sum(-1))
+    along = jnp.cos(mechs.yaw)[:, :, None] * offset[..., 0] + jnp.sin(mechs.yaw)[:, :, None] * offset[..., 1]
+    bearing = jnp.where(flat > 1e-6, along / jnp.maximum(flat, 1e-6), 1.0)
+    living = enemy & mechs.alive[:, None, :]
+    in_arc = living[:, :, None, :] & (bearing[:, :, None, :] >= rules.arc_cosine[:, None])
+    reach = in_arc & (distance[:, :, None, :] <= rules.range[:, None])
+    far = jnp.where(living, distance, jnp.inf)[:, :, None, :]
+    # Enemies outside of the arc come after all that are inside.
+    order = jnp.where(in_arc, far, far + 1e6)
+    target = jnp.argmin(order, -1).astype(jnp.int32)
+    nearest = jnp.take_along_axis(jnp.broadcast_to(far, order.shape), target[..., None], -1)[..., 0]
+    return Sight(reach.any(-1), target, nearest)
+
+
+def shots(config: EnvConfig, before: Mechs, after: EnvState) -> Float32[Array, "arenas mechs weapons"]:
+    """Return the shots of a decision by weapon, from its tally and, for a light's laser, from its cooldown."""
+    tally, who = after.sim.tally, roster(config.num_packs).mech_class
+    light, medium = jnp.asarray(who == LIGHT), jnp.asarray(who == MEDIUM)
+    cooled = jnp.maximum(before.laser_cooldown - config.substeps, 0)
+    laser_of_light = (after.sim.mechs.laser_cooldown > cooled) & (tally.laser_hits > 0)
+    laser = jnp.where(light, laser_of_light.astype(jnp.int32), tally.laser_hits)
+    by_weapon = {
+        LASER: laser,
+        FLAMER: tally.laser_hits - laser,
+        MISSILE: tally.missile_launches,
+        SMOKE: tally.smoke_launches,
+        GAUSS: jnp.where(medium, 0, tally.kinetic_fires),
+        AUTOCANNON: jnp.where(medium, tally.kinetic_fires, 0),
+        PAINTER: tally.paints,
+    }
+    return jnp.stack([by_weapon[w].astype(jnp.float32) for w in range(len(WEAPON_NAMES))], -1)
+
+
+def _carried(config: EnvConfig) -> np.ndarray:
+    """bool [mechs, weapons]: who carries what."""
+    who = roster(config.num_packs).mech_class
+    return np.stack([np.isin(who, list(TRIGGERS[w])) for w in range(len(WEAPON_NAMES))], -1)
+
+
+def _ready(config: EnvConfig, mechs: Mechs) -> Bool[Array, "arenas mechs weapons"]:
+    """Weapons that are or become ready during the decision."""
+    timers = {
+        LASER: mechs.laser_cooldown,
+        FLAMER: mechs.kinetic_cooldown,
+        MISSILE: mechs.tube_cooldown,
+        SMOKE: mechs.tube_cooldown,
+        GAUSS: mechs.kinetic_cooldown,
+        AUTOCANNON: mechs.kinetic_cooldown,
+        PAINTER: mechs.painter_cooldown,
+    }
+    return jnp.stack([timers[w] < config.substeps for w in range(len(WEAPON_NAMES))], -1)
+
+
+def _places(
+    config: EnvConfig, sums: BehaviourSums, state: EnvState, alive: Bool[Array, "arenas mechs"]
+) -> Float32[Array, "arenas sides rows columns"]:
+    """Living mechs by cell of a square around the zone, turned so that the own spawn lies to the left."""
+    arenas, n = alive.shape
+    offset = state.sim.mechs.position[..., :2] - state.place.zone[:, None, :2]
+    offset = offset.reshape(arenas, 2, n // 2, 2)
+    along, across = sums.heading[:, :, None, 0], sums.heading[:, :, None, 1]
+    turned = (
+        offset[..., 0] * along + offset[..., 1] * across,
+        offset[..., 1] * along - offset[..., 0] * across,
+    )
+    half = window(config)
+    column, row = (
+        jax.nn.one_hot(jnp.clip(((x / half + 1) / 2 * PLACES).astype(jnp.int32), 0, PLACES - 1), PLACES) for x in turned
+    )
+    return jnp.einsum("asmr,asmc,asm->asrc", row, column, alive.reshape(arenas, 2, n // 2).astype(jnp.float32))
+
+
+def count_behaviour(
+    config: EnvConfig,
+    env_params: EnvParams,
+    sums: BehaviourSums,
+    before: EnvState,
+    actions: Float32[Array, "arenas mechs actions"],
+    after: EnvState,
+    step: Step,
+) -> tuple[BehaviourSums, Sight, Float32[Array, "arenas mechs weapons"]]:
+    """Return the sums with one decision added, and its sight and shots; games that were over add nothing."""
+    rules, was, now, tally = env_params.rules, before.sim.mechs, after.sim.mechs, after.sim.tally
+    running = ~before.episode_over[:, None]
+    alive = was.alive & running
+    off, hot_after = shutdown(rules, was), shutdown(rules, now)
+    sight = look_around(config, rules, was)
+    fired = jnp.where(running[..., None], shots(config, was, after), 0.0)
+    within = sight.reach | look_around(config, rules, now).reach
+    clean, _ = sanitise(config, actions)
+    commands = (actions_modern.decide if config.actions == "modern" else decide)(config, before, clean).commands
+    pulls = jnp.stack([pulled(config, commands)[w] for w in range(len(WEAPON_NAMES))], -1)
+    able = (alive & ~off)[..., None] & _ready(config, was) & jnp.asarray(_carried(config))
+
+    share = was.heat / rules.heat_cap
+    vents = commands.vent & alive
+    since = jnp.where(vents, 0, jnp.minimum(sums.since_vent + 1, LONG_AGO))
+    shuts = alive & hot_after & ~before.was_shutdown
+    hot = alive & ~off & (share >= HOT)
+    outside = jnp.maximum(zone_distance(after.place, now.position) - after.place.zone[:, None, 2], 0.0)
+    lives = now.alive & running
+    in_zone = step.info.in_zone & lives
+    values = {
+        "decisions": alive,
+        "reward": step.reward,
+        "damage": jnp.where(running, tally.dealt_damage, 0.0),
+        "damage_taken": jnp.where(running, tally.took_damage, 0.0),
+        "friendly_damage": jnp.where(running, tally.friendly_damage, 0.0),
+        "kills": jnp.where(running, tally.kills, 0),
+        "deaths": alive & ~now.alive,
+        "assists": jnp.where(running, tally.assists, 0),
+        "projectile_hits": jnp.where(running, tally.projectile_hits, 0),
+        "in_zone": in_zone,
+        "zone_distance": jnp.where(alive, outside, 0.0),
+        "heat": jnp.where(alive, share, 0.0),
+        "over_cap": alive & off,
+        "hot": hot,
+        "vents_hot": hot & vents,
+        "vents": vents,
+        "shutdowns": shuts,
+        "vented_before": shuts & (since < VENT_MEMORY),
+        "knockdowns": alive & (now.fallen > 0) & ~before.was_fallen,
+        "legged": alive & (now.leg_hp <= 0) & ~before.was_legged,
+    }
+    events = jnp.stack([values[name].astype(jnp.float32) for name in EVENTS], -1)
+
+    arenas, n = alive.shape
+    bins = jnp.searchsorted(jnp.asarray(RANGE_EDGES), sight.distance, side="right")
+    spread = jax.nn.one_hot(bins, len(RANGE_EDGES) + 1) * jnp.where(jnp.isfinite(sight.distance), fired, 0.0)[..., None]
+    sides = spread.reshape(arenas, 2, n // 2, *spread.shape[2:]).sum(2)
+    stood = in_zone.reshape(arenas, 2, n // 2).any(-1)
+    first = jnp.where((sums.first_zone < 0) & stood, after.step_count[:, None], sums.first_zone)
+    counted = sums.replace(
+        events=sums.events + events,
+        components=sums.components + step.info.reward_components,
+        fired=sums.fired + fired,
+        fired_in_reach=sums.fired_in_reach + jnp.where(within, fired, 0.0),
+        pulls=sums.pulls + (able & pulls),
+        chances=sums.chances + (able & sight.reach),
+        taken=sums.taken + (able & pulls & sight.reach),
+        by_range=sums.by_range + sides,
+        places=sums.places + _places(config, sums, after, lives),
+        since_vent=since,
+        first_zone=first,
+    )
+    return counted, sight, fired
+
+
+# -- On the host ----------------------------------------------------------------------------------------------------
+
+
+class Behaviour(flax.struct.PyTreeNode):
+    """Behaviour of finished games, one row each, numpy, with player A first on the axis of sides and mechs in roster order."""
+
+    events: np.ndarray  # [games, 2, team, events]
+    components: np.ndarray  # [games, 2, team, components]
+    fired: np.ndarray  # [games, 2, team, weapons]
+    fired_in_reach: np.ndarray
+    pulls: np.ndarray
+    chances: np.ndarray
+    taken: np.ndarray
+    by_range: np.ndarray  # [games, 2, weapons, bins]
+    places: np.ndarray  # [games, 2, rows, columns]
+    first_zone: np.ndarray  # [games, 2]
+
+
+def behaviour_of(sums: BehaviourSums) -> Behaviour:
+    """Return the sums of paired games (A is blue in even arenas) as rows with A first."""
+
+    def own_first(x: Array, per_mech: bool) -> np.ndarray:
+        rows = np.asarray(x)
+        if per_mech:
+            rows = rows.reshape(rows.shape[0], 2, -1, *rows.shape[2:])
+        rows = rows.copy()
+        rows[1::2] = rows[1::2, ::-1]
+        return rows
+
+    per_side = {name: own_first(getattr(sums, name), False) for name in ("by_range", "places", "first_zone")}
+    per_mech = ("events", "components", "fired", "fired_in_reach", "pulls", "chances", "taken")
+    return Behaviour(**per_side, **{name: own_first(getattr(sums, name), True) for name in per_mech})
+
+
+def _rate(a: Any, b: Any) -> float | None:
+    return float(a) / float(b) if float(b) > 0 else None
+
+
+def _class_numbers(config: EnvConfig, b: Behaviour, side: int, which: int, limit: np.ndarray) -> dict[str, Any]:
+    team = np.flatnonzero(roster(config.num_packs).mech_class[: config.team_size] == which)
+    events = b.events[:, side, team].sum(0).sum(0)
+    mechs = len(b.events) * len(team)
+    lived = events[_E["decisions"]]
+    out: dict[str, Any] = {
+        f"{name}_per_game": float(events[_E[name]]) / mechs
+        for name in (
+            "reward",
+            "damage",
+            "damage_taken",
+            "friendly_damage",
+            "kills",
+            "deaths",
+            "assists",
+            "projectile_hits",
+            "shutdowns",
+            "knockdowns",
+            "legged",
+        )
+    }
+    out["alive"] = _rate(lived, (limit * len(team)).sum())
+    out["in_zone"] = _rate(events[_E["in_zone"]], lived)
+    out["zone_distance"] = _rate(events[_E["zone_distance"]], lived)
+    out["heat"] = _rate(events[_E["heat"]], lived)
+    out["over_cap"] = _rate(events[_E["over_cap"]], lived)
+    parts = b.components[:, side, team].sum((0, 1)) / mechs
+    out["reward_components"] = {name: float(parts[i]) for i, name in enumerate(REWARD_COMPONENTS)}
+    return out
+
+
+def summarize_behaviour(config: EnvConfig, behaviour: Behaviour, length: np.ndarray) -> dict[str, Any]:
+    """Named numbers of both players, "own" and "other"; what they mean is in docs/evaluation.md. None where there are no data.
+
+    Arguments:
+        behaviour: of the games.
+        length: [games] decisions of each.
+    """
+    out: dict[str, Any] = {}
+    b, games = behaviour, len(length)
+    for side, whose in enumerate(("own", "other")):
+        total = b.events[:, side].sum((0, 1))
+        lived = total[_E["decisions"]]
+        weapons = {}
+        for w, name in enumerate(WEAPON_NAMES):
+            pulls, chances, taken = (x[:, side, :, w].sum() for x in (b.pulls, b.chances, b.taken))
+            shots_by_range = b.by_range[:, side, w].sum(0)
+            fired, in_reach = (x[:, side, :, w].sum() for x in (b.fired, b.fired_in_reach))
+            weapons[name] = {
+                "shots_per_game": float(fired) / games,
+                "shots_in_reach": _rate(in_reach, fired),
+                "pulls_in_reach": _rate(taken, pulls),
+                "chances_taken": _rate(taken, chances),
+                "by_range": [float(x) / games for x in shots_by_range],
+            }
+        aimed = [w for w in range(len(WEAPON_NAMES)) if w != SMOKE]
+        guns = [GAUSS, AUTOCANNON]  # these spend heat and cooldown without a target as well
+        reached = b.first_zone[:, side]
+        out[whose] = {
+            "weapons": weapons,
+            "gun_shots_in_reach": _rate(b.fired_in_reach[:, side][..., guns].sum(), b.fired[:, side][..., guns].sum()),
+            "pulls_in_reach": _rate(b.taken[:, side][..., aimed].sum(), b.pulls[:, side][..., aimed].sum()),
+            "chances_taken": _rate(b.taken[:, side][..., aimed].sum(), b.chances[:, side][..., aimed].sum()),
+            "heat": {
+                "mean": _rate(total[_E["heat"]], lived),
+                "over_cap": _rate(total[_E["over_cap"]], lived),
+                "shutdowns_per_game": float(total[_E["shutdowns"]]) / games,
+                "vents_when_hot": _rate(total[_E["vents_hot"]], total[_E["hot"]]),
+                "vents_when_cool": _rate(
+                    total[_E["vents"]] - total[_E["vents_hot"]], lived - total[_E["hot"]] - total[_E["over_cap"]]
+                ),
+                "vented_before_shutdown": _rate(total[_E["vented_before"]], total[_E["shutdowns"]]),
+            },
+            "zone": {
+                "in_zone": _rate(total[_E["in_zone"]], lived),
+                "distance": _rate(total[_E["zone_distance"]], lived),
+                "reached": float((reached >= 0).mean()),
+                "first_seconds": float(reached[reached >= 0].mean() * config.decision_seconds)
+                if (reached >= 0).any()
+                else None,
+            },
+            "per_class": {
+                name: _class_numbers(config, b, side, c, length)
+                for c, name in enumerate(CLASS_NAMES)
+                if c in roster(config.num_packs).mech_class
+            },
+        }
+    return out

@@ -1,0 +1,123 @@
+"""Who plays an evaluation game: an agent (scripted, random) or a trained network, behind one interface."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable
+from typing import Any, Protocol, runtime_checkable
+
+import flax.struct
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Float32, Key
+
+from echelon_jax.agents.base import Agent, AgentParams
+from echelon_jax.env.state import EnvParams, EnvState
+from echelon_jax.policies.features import Features, read
+from echelon_jax.policies.network import Network, Params
+from echelon_jax.policies.normalize import Moments
+
+Rows = Callable[[Array], Array]
+
+
+@runtime_checkable
+class Player(Protocol):
+    """One side of a game: acts for the mechs that `rows` selects. Frozen and hashable; its numbers are in `numbers`."""
+
+    def __hash__(self) -> int:
+        """Equal players share a compiled match."""
+        ...
+
+    def init(self, env_params: EnvParams, state: EnvState, team: int) -> Any:
+        """Return its memory at the start of a game."""
+        ...
+
+    def act(
+        self,
+        numbers: Any,
+        env_params: EnvParams,
+        memory: Any,
+        state: EnvState,
+        observation: Float32[Array, "arenas mechs obs"],
+        rows: Rows,
+        key: Key[Array, ""],
+    ) -> tuple[Any, Float32[Array, "arenas team actions"]]:
+        """Return the memory after acting and the actions of its own mechs."""
+        ...
+
+
+@dataclasses.dataclass(frozen=True)
+class AgentPlayer:
+    """A scripted or random agent as a player; `numbers` are its AgentParams."""
+
+    agent: Agent
+
+    def init(self, env_params: EnvParams, state: EnvState, team: int) -> Any:
+        """Return the agent's own memory."""
+        return self.agent.init(env_params, state)
+
+    def act(
+        self,
+        numbers: AgentParams,
+        env_params: EnvParams,
+        memory: Any,
+        state: EnvState,
+        observation: Float32[Array, "arenas mechs obs"],
+        rows: Rows,
+        key: Key[Array, ""],
+    ) -> tuple[Any, Float32[Array, "arenas team actions"]]:
+        """Let the agent act for everybody and keep the rows of its side."""
+        keys = jax.random.split(key, observation.shape[0])
+        memory, actions = self.agent.act(env_params, numbers, memory, state, keys)
+        return memory, rows(actions)
+
+
+class PolicyMemory(flax.struct.PyTreeNode):
+    """What a policy carries from decision to decision, and what its critic said of the last one (in the critic's units)."""
+
+    carry: Any
+    value: Float32[Array, "arenas team"]
+
+
+class PolicyNumbers(flax.struct.PyTreeNode):
+    """What a trained policy needs to act: network parameters and the statistics that normalise its observations."""
+
+    params: Params
+    moments: Moments
+
+
+@dataclasses.dataclass(frozen=True)
+class PolicyPlayer:
+    """A network as a player; `numbers` are its PolicyNumbers.
+
+    Attributes:
+        clip: of normalised features, None for none.
+        deterministic: act by the most likely sample instead of a drawn one.
+    """
+
+    network: Network
+    features: Features
+    clip: float | None = None
+    deterministic: bool = False
+
+    def init(self, env_params: EnvParams, state: EnvState, team: int) -> Any:
+        """Return an empty memory."""
+        arenas = state.step_count.shape[0]
+        return PolicyMemory(self.network.initial_carry(arenas, team), jnp.zeros((arenas, team), jnp.float32))
+
+    def act(
+        self,
+        numbers: PolicyNumbers,
+        env_params: EnvParams,
+        memory: Any,
+        state: EnvState,
+        observation: Float32[Array, "arenas mechs obs"],
+        rows: Rows,
+        key: Key[Array, ""],
+    ) -> tuple[Any, Float32[Array, "arenas team actions"]]:
+        """Run the network on its own side's observations."""
+        seen = read(self.features, numbers.moments, self.clip, rows(observation))
+        never = jnp.zeros(seen.own.shape[:2], bool)
+        carry, distribution, value = self.network.apply(numbers.params, memory.carry, seen, never)
+        sample = distribution.mode() if self.deterministic else distribution.sample(key)
+        return PolicyMemory(carry, value), distribution.action(sample)

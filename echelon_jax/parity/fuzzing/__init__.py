@@ -1,0 +1,1 @@
+"""Comparison of the JAX simulator with the plain reference on random states."""

@@ -1,0 +1,1 @@
+"""Comparison with recorded games of the original."""

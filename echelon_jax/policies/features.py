@@ -1,0 +1,119 @@
+"""How a learner reads an observation: what is a mech's own, what its arena shares, what is a continuous number."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import flax.struct
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Bool, Float32, UInt8
+
+from echelon_jax.config import EnvConfig
+from echelon_jax.env.layout import observation_layout
+from echelon_jax.policies.heads import Heads, heads_of
+from echelon_jax.policies.normalize import Moments, normalize
+from echelon_jax.policies.structure import structure_of
+
+
+class Observation(flax.struct.PyTreeNode):
+    """An observation cut in two. `shared` is stored once per arena: all its mechs see the same, all episode long."""
+
+    own: Float32[Array, "*batch arenas mechs own"]
+    shared: UInt8[Array, "*batch arenas shared"]
+    legal: Bool[Array, "*batch arenas mechs legal"] | None = None  # what each head may choose, for a network with heads
+
+
+@dataclasses.dataclass(frozen=True)
+class Features:
+    """Which entries of an observation are shared by an arena, and which of the others are continuous.
+
+    Attributes:
+        size: entries of a whole observation.
+        shared_start, shared_size: the block of flags (0 or 1) that all mechs of an arena see alike; size 0 for none.
+        continuous: one flag per entry: a measured number that a normaliser may shift and scale. Flags, one-hots and map
+            cells are not.
+        slots: runs (start, count, width), counted in the own part, of equal slots. What reads them shares its weights among the
+            slots of a run, so they are normalised alike.
+        heads: the action heads whose legal choices are read off an observation; None for a network without them.
+
+    Raises:
+        ValueError: a block outside the observation, or flags of another length.
+    """
+
+    size: int
+    shared_start: int
+    shared_size: int
+    continuous: tuple[bool, ...]
+    slots: tuple[tuple[int, int, int], ...] = ()
+    heads: Heads | None = None
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.shared_start <= self.shared_start + self.shared_size <= self.size:
+            raise ValueError(
+                f"the shared block must lie within the {self.size} entries of an observation, "
+                f"got start {self.shared_start} and size {self.shared_size}"
+            )
+        if len(self.continuous) != self.size:
+            raise ValueError(f"continuous must have one flag per entry ({self.size}), got {len(self.continuous)}")
+
+    @property
+    def own_size(self) -> int:
+        """Entries of a mech's own part."""
+        return self.size - self.shared_size
+
+    @property
+    def own_continuous(self) -> np.ndarray:
+        """The continuous flags of the own part, bool [own]."""
+        flags = np.asarray(self.continuous, bool)
+        return np.concatenate([flags[: self.shared_start], flags[self.shared_start + self.shared_size :]])
+
+    def own_of(self, array: Array, axis: int = -1) -> Array:
+        """Return the own entries of an array with `size` entries along `axis`, in order."""
+        before, _, after = jnp.split(array, (self.shared_start, self.shared_start + self.shared_size), axis)
+        return jnp.concatenate([before, after], axis)
+
+    def shared_of(self, array: Array, axis: int = -1) -> Array:
+        """Return the shared entries of an array with `size` entries along `axis`."""
+        return jnp.split(array, (self.shared_start, self.shared_start + self.shared_size), axis)[1]
+
+    def split(self, observation: Float32[Array, "*batch mechs obs"]) -> Observation:
+        """Cut an observation in two. The dead show zeros, so the shared flags are read from whoever lives (the largest)."""
+        shared = self.shared_of(observation).max(-2).astype(jnp.uint8)
+        legal = None if self.heads is None else self.heads.legal(observation)
+        return Observation(own=self.own_of(observation), shared=shared, legal=legal)
+
+    def pooled(self, moments: Moments) -> Moments:
+        """Return moments of the own part in which each entry of a slot has those of all slots of its run together."""
+        mean, var = moments.mean, moments.var
+        for start, count, width in self.slots:
+            run = slice(start, start + count * width)
+            means, variances = mean[run].reshape(count, width), var[run].reshape(count, width)
+            together = means.mean(0)
+            spread = (variances + jnp.square(means - together)).mean(0)
+            mean, var = (x.at[run].set(jnp.tile(y, count)) for x, y in ((mean, together), (var, spread)))
+        return Moments(mean, var, moments.count)
+
+
+def features_of(config: EnvConfig, factored: bool = False) -> Features:
+    """Return the reading of the environment's observation, from its layout table; `factored` for a network with heads and slots.
+
+    Shared are the whole-map planes: the original's telemetry, or the modern planes that all mechs of a team see alike.
+    """
+    layout = observation_layout(config)
+    shared = layout.block("shared_map" if config.observation == "modern" else "telemetry")
+    continuous = tuple(bool(flag) for flag in layout.continuous)
+    whole = Features(layout.size, shared.start, shared.stop - shared.start, continuous)
+    if not factored:
+        return whole
+    runs = tuple((group.start, group.number, group.width) for group in structure_of(config).slots)
+    return dataclasses.replace(whole, slots=runs, heads=heads_of(config))
+
+
+def read(
+    features: Features, moments: Moments, clip: float | None, observation: Float32[Array, "arenas team obs"]
+) -> Observation:
+    """Return an observation cut in two and normalised, as the network reads it."""
+    cut = features.split(observation)
+    own = normalize(features.pooled(moments), cut.own, jnp.asarray(features.own_continuous), clip)
+    return cut.replace(own=own)

@@ -1,0 +1,368 @@
+"""The `modern` network, made for this game: other mechs as a set, maps embedded, LayerNorm around the LSTM, factored heads.
+
+Reading order is the order of a forward pass: `encode`, `cell`, `heads`. Only `cell` runs inside a scan over time.
+
+- Slots of one kind share their weights. A slot's embedding also sees the mech itself; the slots are then pooled by attention
+  (the mech asks, and at first the nearest answers) and by maximum, empty ones left out.
+- Map planes go through one layer each; those that an arena's mechs share are embedded once per arena.
+- A target's logit is the product of a query with the embedding of its slot, so permuting the slots permutes the choice.
+- The critic sees the team: each mech's memory, the mean of its living team mates' memories, and whether it lives. So it has a
+  value for a dead mech too, whose share of the game's result is still to come.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from flax import linen as nn
+from jaxtyping import Array, Bool, Float32, Key
+
+from echelon_jax.policies.distributions import LOG_STD_RANGE
+from echelon_jax.policies.factored import ILLEGAL, Factored
+from echelon_jax.policies.features import Features, Observation
+from echelon_jax.policies.heads import CATEGORICAL, GAUSSIAN, Heads
+from echelon_jax.policies.lstm import lstm_step
+from echelon_jax.policies.network import Carry, Params
+from echelon_jax.policies.structure import Slots, Structure
+from echelon_jax.rules.mechs import CLASS_NAMES, PACK_CLASSES
+
+SETS = (
+    "friend",
+    "hostile",
+    "contact",
+)  # groups of slots that are read as sets; other groups are few and sorted, so as numbers
+NEAR_GAIN = 2.0  # of a slot's normalised nearness in the attention, at initialisation
+MESSAGE_ENTROPY = 0.1
+POLICY_GAIN, VALUE_GAIN = 0.01, 1.0  # orthogonal initialisation of the last layers
+
+
+class ModernModule(nn.Module):
+    """The layers; see the module's text."""
+
+    structure: Structure
+    heads: Heads
+    hidden: int
+    lstm: int
+    forget_bias: float
+    initial_log_std: float
+    layer_norm: bool
+    team_critic: bool
+    attention: bool
+
+    def setup(self) -> None:
+        """Declare the layers: orthogonal kernels, zero biases but the forget gate's."""
+
+        def dense(size: int, gain: float = math.sqrt(2.0), bias: bool = True) -> nn.Dense:
+            return nn.Dense(size, use_bias=bias, kernel_init=nn.initializers.orthogonal(gain))
+
+        self.self_layer = dense(self.hidden)
+        groups = self._sets()
+        self.slot_layers = [dense(self.slot_width) for _ in groups]
+        self.viewer_layers = [dense(self.slot_width, 1.0, bias=False) for _ in groups]
+        # Attention that starts even shows the mean of all hostiles, at whom nobody can aim; so it starts at the nearest.
+        gain = nn.initializers.constant(NEAR_GAIN)
+        tells = [self.attention and group.nearness is not None for group in groups]
+        self.near = [self.param(f"near_{i}", gain, ()) if told else None for i, told in enumerate(tells)]
+        self.ask_layers = [dense(self.slot_width, 1.0, bias=False) for _ in groups]
+        self.plane_layers = [dense(self.plane_width) for _ in self.structure.planes]
+        self.shared_layer = dense(self.plane_width)
+        self.trunk_layer = dense(self.hidden)
+        if self.layer_norm:
+            self.norm_before, self.norm_after = nn.LayerNorm(), nn.LayerNorm()
+
+        lstm, inputs = self.lstm, self.hidden
+
+        def lstm_kernel(key: Any, shape: Any) -> Array:
+            gates = jax.random.split(key, 8)
+            fresh = nn.initializers.orthogonal(1.0)
+            reads = [fresh(k, (inputs, lstm), jnp.float32) for k in gates[:4]]
+            remembers = [fresh(k, (lstm, lstm), jnp.float32) for k in gates[4:]]
+            return jnp.concatenate([jnp.concatenate(reads, 1), jnp.concatenate(remembers, 1)])
+
+        def lstm_bias(key: Any, shape: Any) -> Array:
+            return jnp.zeros(shape, jnp.float32).at[lstm : 2 * lstm].set(self.forget_bias)
+
+        self.kernel_lstm = self.param("lstm_kernel", lstm_kernel, (inputs + lstm, 4 * lstm))
+        self.bias_lstm = self.param("lstm_bias", lstm_bias, (4 * lstm,))
+
+        self.head_layer = dense(sum(self._outputs().values()), POLICY_GAIN)
+        self.pointer_layer = dense(self.slot_width, POLICY_GAIN)
+        self.value_hidden = dense(self.hidden)
+        self.value_layer = dense(1, VALUE_GAIN)
+
+    @property
+    def slot_width(self) -> int:
+        """Width of a slot's embedding."""
+        return max(8, self.hidden // 4)
+
+    @property
+    def plane_width(self) -> int:
+        """Width of the embedding of a stack of planes."""
+        return max(8, self.hidden // 2)
+
+    def _sets(self) -> list[Slots]:
+        return [group for group in self.structure.slots if group.name in SETS]
+
+    def _outputs(self) -> dict[str, int]:
+        """Outputs of the last policy layer by head; a target's slots have their own."""
+        sizes = {}
+        for head in self.heads.table:
+            sizes[head.name] = 2 * head.size if head.kind == GAUSSIAN else head.size
+        sizes["target"] = 1
+        return sizes
+
+    # -- Before the memory -------------------------------------------------------------------------------------------------
+
+    def _pool(
+        self, i: int, group: Slots, own: Array, me: Array
+    ) -> tuple[Float32[Array, "*batch pooled"], Float32[Array, "*batch slots width"]]:
+        rows = own[..., group.start : group.stop].reshape(*own.shape[:-1], group.number, group.width)
+        used = rows[..., group.flag] > 0
+        embedded = nn.relu(self.slot_layers[i](rows) + self.viewer_layers[i](me)[..., None, :])
+        embedded = jnp.where(used[..., None], embedded, 0.0)
+        if self.attention:
+            # Written as products and sums: a batch of tiny matrix products is slow on a CPU.
+            asked = (embedded * self.ask_layers[i](me)[..., None, :]).sum(-1) * (1.0 / math.sqrt(self.slot_width))
+            near = self.near[i]
+            if near is not None:
+                asked = asked + near * rows[..., group.nearness]
+            weight = jax.nn.softmax(jnp.where(used, asked, ILLEGAL), axis=-1)
+            pooled = (embedded * weight[..., None]).sum(-2)
+        else:
+            pooled = embedded.sum(-2) / jnp.maximum(used.sum(-1, keepdims=True, dtype=jnp.float32), 1.0)
+        return jnp.concatenate([pooled, embedded.max(-2)], -1), embedded
+
+    def encode(self, observation: Observation) -> tuple[Array, Array, Array]:
+        """Return what the LSTM reads, the embeddings of the slots that a target is chosen from, and whether each mech lives."""
+        own, structure = observation.own, self.structure
+        runs = [*structure.numbers, *((g.start, g.stop) for g in structure.slots if g.name not in SETS)]
+        numbers = jnp.concatenate([own[..., start:stop] for start, stop in sorted(runs)], -1)
+        me = nn.relu(self.self_layer(numbers))
+        parts, targets = [me], None
+        for i, group in enumerate(self._sets()):
+            pooled, embedded = self._pool(i, group, own, me)
+            parts.append(pooled)
+            if group.name == structure.targets:
+                targets = embedded
+        assert targets is not None
+        for layer, (start, stop) in zip(self.plane_layers, structure.planes, strict=True):
+            parts.append(nn.relu(layer(own[..., start:stop])))
+        arena = nn.relu(self.shared_layer(observation.shared.astype(jnp.float32)))
+        parts.append(jnp.broadcast_to(arena[..., None, :], (*own.shape[:-1], arena.shape[-1])))
+        x = self.trunk_layer(jnp.concatenate(parts, -1))
+        if self.layer_norm:
+            x = self.norm_before(x)
+        alive = (own[..., structure.alive[0] : structure.alive[1]] > 0).any(-1)
+        return nn.relu(x), targets, alive
+
+    # -- The memory --------------------------------------------------------------------------------------------------------
+
+    def cell(self, carry: Carry, x: Float32[Array, "arenas mechs hidden"], reset: Bool[Array, "arenas mechs"]) -> Carry:
+        """Return the memory after reading x; where `reset` it starts from zeros."""
+        return lstm_step(self.kernel_lstm, self.bias_lstm, carry, x, reset)
+
+    # -- After it ----------------------------------------------------------------------------------------------------------
+
+    def act(
+        self, h: Float32[Array, "*batch mechs lstm"], targets: Array, legal: Bool[Array, "*batch mechs legal"]
+    ) -> tuple[Factored, Array]:
+        """Return the distribution over samples, and the memory as the critic reads it."""
+        y = self.norm_after(h) if self.layer_norm else h
+        flat = self.head_layer(y)
+        outputs, log_stds, place = {}, {}, 0
+        low, high = LOG_STD_RANGE
+        share = (self.initial_log_std - low) / (high - low)
+        middle = math.log(min(max(share, 1e-3), 1 - 1e-3) / (1 - min(max(share, 1e-3), 1 - 1e-3)))
+        for name, size in self._outputs().items():
+            part = flat[..., place : place + size]
+            place += size
+            kind = self.heads[name].kind
+            if kind == GAUSSIAN:
+                mean, spread = jnp.split(part, 2, -1)
+                outputs[name] = mean
+                # Always inside its range, with a gradient everywhere.
+                log_stds[name] = low + (high - low) * nn.sigmoid(spread + middle)
+            elif name == "target":
+                pointed = (targets * self.pointer_layer(y)[..., None, :]).sum(-1)
+                outputs[name] = jnp.concatenate([part, pointed], -1)
+            else:
+                assert kind == CATEGORICAL or part.shape[-1] == len(self.heads.triggers)
+                outputs[name] = part
+        return Factored(self.heads, outputs, log_stds, legal), y
+
+    def judge(self, view: Float32[Array, "*batch mechs view"]) -> Float32[Array, "*batch mechs"]:
+        """Return the value of every mech, the dead ones' too, in units of the return statistics."""
+        return self.value_layer(nn.relu(self.value_hidden(view)))[..., 0]
+
+    def everything(self, carry: Carry, observation: Observation, reset: Bool[Array, "arenas mechs"]) -> Any:
+        """Run one step of all layers."""
+        x, targets, alive = self.encode(observation)
+        carry = self.cell(carry, x, reset)
+        assert observation.legal is not None
+        distribution, y = self.act(carry.h, targets, observation.legal)
+        return carry, distribution, self.judge(team_view(y, alive) if self.team_critic else y)
+
+
+def team_view(
+    y: Float32[Array, "*batch mechs lstm"], alive: Bool[Array, "*batch mechs"]
+) -> Float32[Array, "*batch mechs view"]:
+    """Return what the team critic reads: a mech's memory, the mean of its living team's, whether it lives."""
+    lives = alive[..., None].astype(jnp.float32)
+    living = (y * lives).sum(-2, keepdims=True) / jnp.maximum(lives.sum(-2, keepdims=True), 1.0)
+    return jnp.concatenate([y, jnp.broadcast_to(living, y.shape), lives], -1)
+
+
+@dataclasses.dataclass(frozen=True)
+class ModernNetwork:
+    """The network as plain functions of `params`; frozen and hashable. Same interface as `OriginalNetwork`.
+
+    Attributes:
+        features: how to read an observation, with heads.
+        structure: of what an observation is made.
+        hidden, lstm: widths of the encoder and of the memory.
+        forget_bias: bias of the forget gate at initialisation.
+        initial_log_std: log of the Gaussians' spread at initialisation.
+        layer_norm, team_critic, attention: parts that can be left out, for comparisons.
+        class_networks: parameters of its own for each mech class; every leaf then has a leading axis of classes.
+    """
+
+    features: Features
+    structure: Structure
+    hidden: int = 128
+    lstm: int = 128
+    forget_bias: float = 1.0
+    initial_log_std: float = -0.5
+    layer_norm: bool = True
+    team_critic: bool = True
+    attention: bool = True
+    class_networks: bool = False
+
+    @property
+    def heads(self) -> Heads:
+        """The action heads."""
+        assert self.features.heads is not None
+        return self.features.heads
+
+    @property
+    def head_names(self) -> tuple[str, ...]:
+        """Names of the heads in order."""
+        return self.heads.names
+
+    @property
+    def entropy_weights(self) -> tuple[float, ...]:
+        """Weight of each head's entropy in the loss: messages, which nobody judges directly, count little."""
+        return tuple(MESSAGE_ENTROPY if name == "message" else 1.0 for name in self.head_names)
+
+    @property
+    def entropy_units(self) -> tuple[float, ...]:
+        """Every head's entropy is scaled so that an even choice has 1."""
+        return (1.0,) * len(self.heads.table)
+
+    @property
+    def values_the_dead(self) -> bool:
+        """Whether the critic has a meaningful value for a dead mech."""
+        return self.team_critic
+
+    @property
+    def module(self) -> ModernModule:
+        """The linen module."""
+        return ModernModule(
+            self.structure,
+            self.heads,
+            self.hidden,
+            self.lstm,
+            self.forget_bias,
+            self.initial_log_std,
+            self.layer_norm,
+            self.team_critic,
+            self.attention,
+        )
+
+    def init(self, key: Key[Array, ""]) -> Params:
+        """Return fresh parameters."""
+        observation = Observation(
+            jnp.zeros((1, 1, self.features.own_size), jnp.float32),
+            jnp.zeros((1, self.features.shared_size), jnp.uint8),
+            jnp.ones((1, 1, self.heads.legal_size), bool),
+        )
+        carry, never = self.initial_carry(1, 1), jnp.zeros((1, 1), bool)
+
+        def one(key: Key[Array, ""]) -> Params:
+            return self.module.init(key, carry, observation, never, method="everything")["params"]
+
+        return jax.vmap(one)(jax.random.split(key, len(CLASS_NAMES))) if self.class_networks else one(key)
+
+    def initial_carry(self, arenas: int, mechs: int) -> Carry:
+        """Return the memory of mechs that have seen nothing: zeros."""
+        shape = (arenas, mechs, self.lstm)
+        return Carry(jnp.zeros(shape, jnp.float32), jnp.zeros(shape, jnp.float32))
+
+    def apply(
+        self, params: Params, carry: Carry, observation: Observation, reset: Bool[Array, "arenas mechs"]
+    ) -> tuple[Carry, Factored, Float32[Array, "arenas mechs"]]:
+        """Run one decision; `reset` is the previous done: an episode boundary lies before this observation."""
+        if not self.class_networks:
+            return self._call("everything", params, carry, observation, reset)
+        x, targets, alive = self._encode(params, observation)
+        carry = self._rows("cell", params, 1, carry, x, reset)
+        return carry, *self._after(params, carry.h, targets, alive, observation.legal)
+
+    def unroll(
+        self, params: Params, carry: Carry, observation: Observation, reset: Bool[Array, "time arenas mechs"]
+    ) -> tuple[Factored, Float32[Array, "time arenas mechs"]]:
+        """Run a stored sequence from its first memory: what `apply` gives step by step, with only the LSTM in a scan."""
+        x, targets, alive = self._encode(params, observation)
+
+        def step(carry: Carry, now: tuple[Array, Array]) -> tuple[Carry, Array]:
+            carry = self._rows("cell", params, 1, carry, *now)
+            return carry, carry.h
+
+        _, h = jax.lax.scan(step, carry, (x, reset))
+        return self._after(params, h, targets, alive, observation.legal)
+
+    def remember(
+        self, params: Params, carry: Carry, observation: Observation, reset: Bool[Array, "time arenas mechs"]
+    ) -> Carry:
+        """Return the memory behind a stored sequence."""
+        x, _, _ = self._encode(params, observation)
+        return jax.lax.scan(lambda c, now: (self._rows("cell", params, 1, c, *now), None), carry, (x, reset))[0]
+
+    def _call(self, method: str, params: Params, *inputs: Any) -> Any:
+        return self.module.apply({"params": params}, *inputs, method=method)
+
+    def _encode(self, params: Params, observation: Observation) -> tuple[Array, Array, Array]:
+        own, shared = observation.own, observation.shared
+        lead = own.ndim - 2
+        return self._by_class(lambda p, rows: self._call("encode", p, Observation(rows, shared)), params, lead, own)
+
+    def _after(self, params: Params, h: Array, targets: Array, alive: Array, legal: Any) -> tuple[Factored, Array]:
+        distribution, y = self._rows("act", params, h.ndim - 2, h, targets, legal)
+        view = team_view(y, alive) if self.team_critic else y
+        return distribution, self._rows("judge", params, h.ndim - 2, view)
+
+    def _rows(self, method: str, params: Params, lead: int, *inputs: Any) -> Any:
+        return self._by_class(lambda p, *rows: self._call(method, p, *rows), params, lead, *inputs)
+
+    def _by_class(self, function: Any, params: Params, lead: int, *inputs: Any) -> Any:
+        """Return function(params, *inputs); with class networks once per class, on the mechs (axis `lead`) of that class."""
+        if not self.class_networks:
+            return function(params, *inputs)
+        mechs = jax.tree.leaves(inputs)[0].shape[lead]
+        classes = np.resize(np.asarray(PACK_CLASSES), mechs)  # team rows are whole packs in order
+        order, parts = [], []
+        for mech_class in sorted(set(PACK_CLASSES)):
+            rows = np.flatnonzero(classes == mech_class)
+            order.append(rows)
+            own = jax.tree.map(lambda leaf, c=mech_class: leaf[c], params)
+            parts.append(function(own, *jax.tree.map(lambda x, r=rows: jnp.take(x, r, axis=lead), inputs)))
+        back = np.argsort(np.concatenate(order))
+        return jax.tree.map(lambda *x: jnp.take(jnp.concatenate(x, lead), back, axis=lead), *parts)
+
+    def project(self, params: Params) -> Params:
+        """Return the parameters: none has a range."""
+        return params

@@ -1,0 +1,107 @@
+"""What every network and action distribution offers: the two protocols that a rollout and the update call."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple, Protocol, runtime_checkable
+
+from jaxtyping import Array, Bool, Float32, Key
+
+from echelon_jax.policies.features import Features, Observation
+
+Params = Any  # a pytree of float32 arrays
+
+
+@runtime_checkable
+class Distribution(Protocol):
+    """What a policy does next. Samples are flat rows; everything per head is [*batch, heads]."""
+
+    def sample(self, key: Key[Array, ""]) -> Float32[Array, "*batch sample"]:
+        """Draw a sample; this is what a rollout stores."""
+        ...
+
+    def mode(self) -> Float32[Array, "*batch sample"]:
+        """Return the sample of a policy that does not explore."""
+        ...
+
+    def action(self, sample: Float32[Array, "*batch sample"]) -> Float32[Array, "*batch actions"]:
+        """Return the environment's action of a sample."""
+        ...
+
+    def head_log_density(self, sample: Float32[Array, "*batch sample"]) -> Float32[Array, "*batch heads"]:
+        """Return each head's log-density of a sample, up to a term of the sample alone."""
+        ...
+
+    def head_entropy(self, key: Key[Array, ""]) -> Float32[Array, "*batch heads"]:
+        """Return each head's entropy, or an estimate of it through which the gradient goes."""
+        ...
+
+    def applies(self, sample: Float32[Array, "*batch sample"]) -> Bool[Array, "*batch heads"]:
+        """Return which heads' choices can have made a difference."""
+        ...
+
+
+class Carry(NamedTuple):
+    """The memory of every mech, Flax order (cell, hidden)."""
+
+    c: Float32[Array, "arenas mechs lstm"]
+    h: Float32[Array, "arenas mechs lstm"]
+
+
+@runtime_checkable
+class Network(Protocol):
+    """A recurrent actor-critic as plain functions of its parameters; frozen and hashable."""
+
+    @property
+    def features(self) -> Features:
+        """How it reads an observation."""
+        ...
+
+    @property
+    def head_names(self) -> tuple[str, ...]:
+        """Names of its action heads in order."""
+        ...
+
+    @property
+    def entropy_weights(self) -> tuple[float, ...]:
+        """Weight of each head's entropy, times the coefficient, in the loss."""
+        ...
+
+    @property
+    def entropy_units(self) -> tuple[float, ...]:
+        """Choices that each head's entropy adds up; the guard divides by it, so that its limit means one choice."""
+        ...
+
+    @property
+    def values_the_dead(self) -> bool:
+        """Whether the critic has a meaningful value for a dead mech."""
+        ...
+
+    def init(self, key: Key[Array, ""]) -> Params:
+        """Return fresh parameters."""
+        ...
+
+    def initial_carry(self, arenas: int, mechs: int) -> Carry:
+        """Return the memory of mechs that have seen nothing."""
+        ...
+
+    def apply(
+        self, params: Params, carry: Carry, observation: Observation, reset: Bool[Array, "arenas mechs"]
+    ) -> tuple[Carry, Any, Float32[Array, "arenas mechs"]]:
+        """Run one decision: the memory after it, the Distribution, the value in units of the return statistics."""
+        ...
+
+    def unroll(
+        self, params: Params, carry: Carry, observation: Observation, reset: Bool[Array, "time arenas mechs"]
+    ) -> tuple[Any, Float32[Array, "time arenas mechs"]]:
+        """Run a stored sequence from its first memory: what `apply` gives step by step."""
+        ...
+
+    def remember(
+        self, params: Params, carry: Carry, observation: Observation, reset: Bool[Array, "time arenas mechs"]
+    ) -> Carry:
+        """Return the memory behind a stored sequence."""
+        ...
+
+    def project(self, params: Params) -> Params:
+        """Return parameters back in their ranges after a gradient step."""
+        ...

@@ -1,0 +1,134 @@
+"""Networks by name: those of this package, and a user's own by its import path."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Protocol, runtime_checkable
+
+from echelon_jax.config import EnvConfig
+from echelon_jax.plugins import is_import_path, load
+from echelon_jax.policies.features import features_of
+from echelon_jax.policies.modern_network import ModernNetwork
+from echelon_jax.policies.network import Network
+from echelon_jax.policies.original_network import OriginalNetwork
+from echelon_jax.policies.structure import structure_of
+
+
+@runtime_checkable
+class NetworkSettings(Protocol):
+    """The fields of a training configuration that a network is built from; `TrainConfig` has them all."""
+
+    @property
+    def network(self) -> str:
+        """Name or import path."""
+        ...
+
+    @property
+    def hidden(self) -> int:
+        """Width of the encoder."""
+        ...
+
+    @property
+    def lstm(self) -> int:
+        """Width of the LSTM."""
+        ...
+
+    @property
+    def forget_bias(self) -> float:
+        """Initial bias of the forget gate."""
+        ...
+
+    @property
+    def initial_log_std(self) -> float:
+        """Initial log of the spread of continuous actions."""
+        ...
+
+    @property
+    def layer_norm(self) -> bool:
+        """Whether LayerNorm stands around the LSTM."""
+        ...
+
+    @property
+    def team_critic(self) -> bool:
+        """Whether the critic sees the memories of the whole team."""
+        ...
+
+    @property
+    def attention(self) -> bool:
+        """Whether slots are pooled by attention."""
+        ...
+
+    @property
+    def class_networks(self) -> bool:
+        """Whether each mech class has parameters of its own."""
+        ...
+
+
+def _original(settings: NetworkSettings, env_config: EnvConfig) -> Network:
+    return OriginalNetwork(
+        features=features_of(env_config),
+        action_size=env_config.action_size,
+        hidden=settings.hidden,
+        lstm=settings.lstm,
+        forget_bias=settings.forget_bias,
+        initial_log_std=settings.initial_log_std,
+    )
+
+
+def _modern(settings: NetworkSettings, env_config: EnvConfig) -> Network:
+    if env_config.observation != env_config.actions:
+        raise ValueError(
+            "network must be original where observation and actions are of two kinds, got modern with "
+            f"{env_config.observation} observation and {env_config.actions} actions"
+        )
+    return ModernNetwork(
+        features=features_of(env_config, factored=True),
+        structure=structure_of(env_config),
+        hidden=settings.hidden,
+        lstm=settings.lstm,
+        forget_bias=settings.forget_bias,
+        initial_log_std=settings.initial_log_std,
+        layer_norm=settings.layer_norm,
+        team_critic=settings.team_critic,
+        attention=settings.attention,
+        class_networks=settings.class_networks,
+    )
+
+
+NetworkFactory = Callable[[NetworkSettings, EnvConfig], Network]
+NETWORKS: dict[str, NetworkFactory] = {"modern": _modern, "original": _original}
+
+
+def check_network_name(name: object) -> None:
+    """Refuse what is neither a network of this package nor an import path.
+
+    Raises:
+        ValueError: naming the allowed values.
+    """
+    if not isinstance(name, str) or (name not in NETWORKS and not is_import_path(name)):
+        allowed = ", ".join(NETWORKS)
+        raise ValueError(f"network must be one of {allowed} or an import path package.module:Name, got {name!r}")
+
+
+def make_network(settings: NetworkSettings, env_config: EnvConfig) -> Network:
+    """Return the network that `settings.network` names, for the game of `env_config`.
+
+    An import path names a callable `(settings, env_config) -> Network`; examples/own_network.py shows one.
+
+    Raises:
+        ValueError: an unknown name, or a network that does not fit the game: the modern network needs observation and actions
+            of one kind, because both must number their targets alike.
+    """
+    check_network_name(settings.network)
+    if settings.network in NETWORKS:
+        return NETWORKS[settings.network](settings, env_config)
+    network = load(settings.network, "network")(settings, env_config)
+    if not isinstance(network, Network):
+        lacks = [name for name in _members() if not hasattr(network, name)]
+        raise ValueError(f"network must be a Network, and what {settings.network} makes lacks {', '.join(lacks)}")
+    return network
+
+
+def _members() -> list[str]:
+    """The names that `Network` asks for."""
+    return sorted(name for name in vars(Network) if not name.startswith("_"))

@@ -1,0 +1,1 @@
+"""The modern interface in the plain reference, mech by mech."""

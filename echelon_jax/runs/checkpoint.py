@@ -1,0 +1,399 @@
+"""Checkpoints: everything a run needs to go on, in directories that are either whole or not there.
+
+    RUN/checkpoints/00000040/manifest.json   format version, run, configurations, worlds, layout hash, checksums
+                             policy/         network parameters and observation normaliser (orbax)
+                             run/            the rest of the TrainState (orbax)
+    RUN/checkpoints/best/                    the same, of the moment of the highest score
+
+A checkpoint is written beside its place, flushed to the disk and renamed into it. Every failure is a `CheckpointError`
+of one sentence. `saver` writes in the background; `migrations` reads what earlier versions wrote.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import json
+import os
+import re
+import shutil
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import jax
+
+from echelon_jax.config import EnvConfig
+from echelon_jax.env.layout import observation_layout
+from echelon_jax.policies.network import Network, Params
+from echelon_jax.policies.normalize import Moments, empty_moments
+from echelon_jax.policies.registry import make_network
+from echelon_jax.runs import migrations, tree_files
+from echelon_jax.runs.migrations import FORMAT
+from echelon_jax.runs.tree_files import Flat, TreeError, first_line
+from echelon_jax.training.config import TrainConfig
+from echelon_jax.training.trainer import TrainState
+
+# Of the TrainConfig when a run is resumed.
+MAY_CHANGE = ("updates", "updates_per_launch", *(f.name for f in dataclasses.fields(TrainConfig) if "guard" in f.name))
+BEST = "best"
+_MANIFEST = "manifest.json"
+_POLICY_FIELDS = ("params", "observation_moments")
+_PARTIAL, _REPLACED = ".partial-", ".replaced-"
+
+
+class CheckpointError(Exception):
+    """A checkpoint could not be written, found, read or used; the message is one sentence."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Policy:
+    """What playing needs: a network with its parameters and normaliser, and what they were trained for."""
+
+    network: Network
+    params: Params
+    observation_moments: Moments
+    config: TrainConfig
+    env_config: EnvConfig
+    update: int
+    extra: dict[str, Any]
+
+
+@dataclasses.dataclass(frozen=True)
+class Bank:
+    """Which worlds a run played on: seed of the bank, swaps done, and a fingerprint of what the worlds hold."""
+
+    seed: int
+    swaps: int
+    worlds: str
+
+
+@dataclasses.dataclass(frozen=True)
+class Manifest:
+    """What a checkpoint says about itself."""
+
+    path: Path
+    update: int
+    config: TrainConfig
+    env_config: EnvConfig
+    extra: dict[str, Any]
+    files: dict[str, str]  # checksum by path inside the checkpoint
+    run: str | None  # identity of the run that wrote it; None: unknown (format 1)
+    bank: Bank | None
+    score: float | None  # by which the best is chosen
+    was_format: int
+
+
+@dataclasses.dataclass(frozen=True)
+class Snapshot:
+    """A TrainState copied to the host, with what its manifest will say."""
+
+    update: int
+    policy: Flat
+    run: Flat
+    manifest: dict[str, Any]
+    score: float | None
+
+
+def layout_hash(env_config: EnvConfig) -> str:
+    """Return a fingerprint of the observation's layout; a policy reads no other."""
+    entries = [(e.name, e.offset, e.size, e.kind) for e in observation_layout(env_config)]
+    return hashlib.sha256(json.dumps(entries).encode()).hexdigest()[:16]
+
+
+def snapshot(
+    state: TrainState,
+    config: TrainConfig,
+    env_config: EnvConfig,
+    *,
+    extra: Mapping[str, Any] | None = None,
+    run: str | None = None,
+    bank: Bank | None = None,
+    score: float | None = None,
+) -> Snapshot:
+    """Copy a state to the host; afterwards it may be consumed. `extra` is any JSON of the caller."""
+    fields = {f.name: getattr(state, f.name) for f in dataclasses.fields(state)}
+    policy = {name: fields.pop(name) for name in _POLICY_FIELDS}
+    manifest = {
+        "format": FORMAT,
+        "update": int(state.update),
+        "run": run,
+        "train": dataclasses.asdict(config),
+        "env": dataclasses.asdict(env_config),
+        "observation_layout": layout_hash(env_config),
+        "bank": None if bank is None else dataclasses.asdict(bank),
+        "score": score,
+        "extra": dict(extra or {}),
+    }
+    return Snapshot(int(state.update), tree_files.to_flat(policy), tree_files.to_flat(fields), manifest, score)
+
+
+def write(run_dir: str | Path, snap: Snapshot, keep: int = 3, keep_best: bool = True) -> Path:
+    """Write a snapshot, remove all but the last `keep` (and the best), and return its directory.
+
+    It becomes the best if its score is no lower than that of the best so far.
+
+    Raises:
+        CheckpointError: the directory cannot be written or the disk is full; earlier checkpoints stay.
+        ValueError: keep is not a whole number from 1.
+    """
+    if keep < 1:
+        raise ValueError(f"keep must be a whole number from 1, got {keep}")
+    folder = Path(run_dir).absolute() / "checkpoints"
+    place, partial = folder / f"{snap.update:08d}", folder / f"{_PARTIAL}new"
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        _mend(folder)
+        partial.mkdir()
+        tree_files.write(partial / "policy", snap.policy)
+        tree_files.write(partial / "run", snap.run)
+        manifest = {**snap.manifest, "files": tree_files.checksums(partial, _MANIFEST)}
+        (partial / _MANIFEST).write_text(json.dumps(manifest, indent=1))
+        tree_files.flush(partial)
+        _put(partial, place)
+        if keep_best and snap.score is not None and snap.score >= _best_score(folder):
+            copy = folder / f"{_PARTIAL}best"
+            shutil.copytree(place, copy, copy_function=_link)
+            _put(copy, folder / BEST)
+        for old in _all(folder)[:-keep]:
+            # Not whole from the first moment on: a removal that is cut short leaves no half checkpoint.
+            gone = old.rename(folder / f"{_PARTIAL}{old.name}")
+            shutil.rmtree(gone)
+    except (OSError, ValueError) as error:  # orbax reports a full disk as a ValueError
+        for leftover in folder.glob(f"{_PARTIAL}*"):
+            shutil.rmtree(leftover, ignore_errors=True)
+        raise CheckpointError(f"cannot write a checkpoint to {folder}: {_reason(error)}") from error
+    return place
+
+
+def save(
+    run_dir: str | Path,
+    state: TrainState,
+    config: TrainConfig,
+    env_config: EnvConfig,
+    keep: int = 3,
+    extra: Mapping[str, Any] | None = None,
+) -> Path:
+    """Write a checkpoint and wait for it: `snapshot`, then `write`."""
+    return write(run_dir, snapshot(state, config, env_config, extra=extra), keep)
+
+
+def find(path: str | Path) -> Path:
+    """Return the checkpoint at `path`: itself, or the last one of a run directory.
+
+    Raises:
+        CheckpointError: there is none.
+    """
+    path = Path(path).absolute()
+    aside = path.with_name(_REPLACED + path.name)
+    if not path.exists() and aside.exists():
+        path = aside
+    if not path.exists():
+        raise CheckpointError(f"there is no checkpoint at {path}")
+    if (path / _MANIFEST).is_file():
+        return path
+    found = _all(path / "checkpoints")
+    if not found:
+        raise CheckpointError(f"{path} is neither a checkpoint nor a run directory with checkpoints")
+    return found[-1]
+
+
+def read_manifest(path: str | Path) -> Manifest:
+    """Return what the checkpoint at `path` (or the last one of a run) says about itself.
+
+    Raises:
+        CheckpointError: missing, foreign, damaged, renamed, or of another format or observation layout.
+    """
+    place = find(path)
+    try:
+        manifest = json.loads((place / _MANIFEST).read_text())
+    except (OSError, ValueError) as error:
+        raise CheckpointError(f"the manifest of {place} cannot be read: {first_line(error)}") from error
+    if not isinstance(manifest, dict) or "format" not in manifest:
+        raise CheckpointError(f"{place} is not a checkpoint of this program")
+    try:
+        manifest = migrations.upgrade(manifest)
+    except migrations.FormatError as error:
+        raise CheckpointError(f"{place} {error}") from error
+    try:
+        config = migrations.train_config(manifest["train"])
+        env_config = migrations.env_config(manifest["env"])
+        layout, update = manifest["observation_layout"], int(manifest["update"])
+        extra, files = dict(manifest["extra"]), dict(manifest["files"])
+        run, score = manifest["run"], manifest["score"]
+        bank = None if manifest["bank"] is None else Bank(**manifest["bank"])
+    except (KeyError, TypeError, ValueError) as error:
+        raise CheckpointError(f"the manifest of {place} is damaged or foreign: {first_line(error)}") from error
+    name = place.name.removeprefix(_REPLACED)
+    if place.parent.name == "checkpoints" and name.isdigit() and int(name) != update:
+        raise CheckpointError(f"{place} was copied or renamed: its manifest says update = {update}")
+    if layout != layout_hash(env_config):
+        raise CheckpointError(f"{place} was trained on another layout of the observation than this version's")
+    return Manifest(place, update, config, env_config, extra, files, run, bank, score, manifest["was_format"])
+
+
+def require_same(
+    manifest: Manifest, config: TrainConfig, env_config: EnvConfig, run: str | None = None, bank: Bank | None = None
+) -> None:
+    """Refuse a checkpoint that the run which is configured cannot continue.
+
+    Raises:
+        CheckpointError: another configuration, run or worlds; the field is named.
+    """
+    for kind, theirs, ours in (("train", manifest.config, config), ("env", manifest.env_config, env_config)):
+        for field in dataclasses.fields(ours):
+            saved, wanted = getattr(theirs, field.name), getattr(ours, field.name)
+            if saved != wanted and not (kind == "train" and field.name in MAY_CHANGE):
+                raise CheckpointError(
+                    f"{manifest.path} was made with {field.name} = {saved!r}, this run has {field.name} = {wanted!r}"
+                )
+    if run is not None and manifest.run is not None and manifest.run != run:
+        raise CheckpointError(f"{manifest.path} belongs to run {manifest.run}, this directory is that of run {run}")
+    if bank is not None and manifest.bank is not None and manifest.bank != bank:
+        raise CheckpointError(f"{manifest.path} was trained on bank = {manifest.bank}, this version makes {bank}")
+
+
+def restore(
+    path: str | Path,
+    template: TrainState,
+    config: TrainConfig,
+    env_config: EnvConfig,
+    fresh: Callable[[], TrainState] | None = None,
+) -> TrainState:
+    """Return the TrainState saved at `path` (a checkpoint or a run directory), for the run that is configured.
+
+    `template` has the wanted shapes and dtypes: `jax.eval_shape(train.init, key, env_params)`. `fresh` makes the state
+    of a new run; a checkpoint of an older format gets from it what it does not have (`migrations.NEW_LEAVES`).
+
+    Raises:
+        CheckpointError: missing, foreign, damaged, or of another configuration (the field is named).
+    """
+    manifest = read_manifest(path)
+    require_same(manifest, config, env_config)
+    fields = {f.name: getattr(template, f.name) for f in dataclasses.fields(template)}
+    policy = {name: fields.pop(name) for name in _POLICY_FIELDS}
+
+    def fresh_rest() -> dict[str, Any]:
+        assert fresh is not None
+        state = fresh()
+        return {name: getattr(state, name) for name in fields}
+
+    _verify(manifest)
+    try:
+        loaded, _ = tree_files.read(manifest.path / "policy", policy)
+        old = manifest.was_format
+        rest, _ = tree_files.read(
+            manifest.path / "run",
+            fields,
+            migrations.may_lack(old),
+            migrations.may_drop(old),
+            migrations.old_path(old),
+            None if fresh is None else fresh_rest,
+        )
+    except TreeError as error:
+        raise CheckpointError(str(error)) from error
+    return TrainState(**loaded, **rest)
+
+
+def load_policy(path: str | Path) -> Policy:
+    """Return the policy saved at `path` (a checkpoint, the best included, or a run directory), ready to play.
+
+    Raises:
+        CheckpointError: missing, foreign or damaged.
+    """
+    manifest = read_manifest(path)
+    network = make_network(manifest.config, manifest.env_config)
+    template = {
+        "params": jax.eval_shape(network.init, jax.random.key(0)),
+        "observation_moments": jax.eval_shape(lambda: empty_moments(network.features.own_size)),
+    }
+    _verify(manifest)
+    try:
+        loaded, _ = tree_files.read(manifest.path / "policy", template)
+    except TreeError as error:
+        raise CheckpointError(str(error)) from error
+    return Policy(
+        network=network,
+        params=loaded["params"],
+        observation_moments=loaded["observation_moments"],
+        config=manifest.config,
+        env_config=manifest.env_config,
+        update=manifest.update,
+        extra=manifest.extra,
+    )
+
+
+# -- Files ----------------------------------------------------------------------------------------------------------
+
+
+def _all(folder: Path) -> list[Path]:
+    """All whole checkpoints of a run, oldest first.
+
+    A process that dies while it replaces a checkpoint leaves the old one aside; then that one counts.
+    """
+    if not folder.is_dir():
+        return []
+    whole = [p for p in folder.iterdir() if (p / _MANIFEST).is_file()]
+    found = {p.name: p for p in whole if p.name.isdigit()}
+    aside = {p.name.removeprefix(_REPLACED): p for p in whole if p.name.startswith(_REPLACED)}
+    found = {name: p for name, p in aside.items() if name.isdigit()} | found
+    return [found[name] for name in sorted(found)]
+
+
+def _mend(folder: Path) -> None:
+    """Clear away what a process that died while writing left, and put back what it had set aside."""
+    for leftover in folder.glob(f"{_PARTIAL}*"):
+        shutil.rmtree(leftover)
+    for aside in folder.glob(f"{_REPLACED}*"):
+        place = folder / aside.name.removeprefix(_REPLACED)
+        if place.exists():
+            shutil.rmtree(aside)
+        else:
+            aside.rename(place)
+
+
+def _put(new: Path, place: Path) -> None:
+    """Rename `new` into its place; what was there is set aside first, so that one of the two is always there."""
+    aside = place.with_name(_REPLACED + place.name)
+    if place.exists():
+        place.rename(aside)
+    new.rename(place)
+    tree_files.flush_one(place.parent)
+    shutil.rmtree(aside, ignore_errors=True)
+
+
+def _best_score(folder: Path) -> float:
+    """The score to beat; one that is not there or cannot be read is beaten by any."""
+    try:
+        return float(json.loads((folder / BEST / _MANIFEST).read_text())["score"])
+    except (FileNotFoundError, ValueError, KeyError, TypeError):
+        return float("-inf")
+
+
+def _link(source: str, target: str) -> None:
+    """A second name for a file that never changes; a copy where the disk has no such thing."""
+    try:
+        os.link(source, target)
+    except OSError:
+        shutil.copy2(source, target)
+
+
+def _verify(manifest: Manifest) -> None:
+    try:
+        found = tree_files.checksums(manifest.path, _MANIFEST)
+    except OSError as error:
+        raise CheckpointError(f"{manifest.path} cannot be read: {first_line(error)}") from error
+    for name, checksum in manifest.files.items():
+        if found.get(name) != checksum:
+            others = [p.name for p in _all(manifest.path.parent) if p != manifest.path]
+            advice = f"; move it away to go on from {others[-1]}" if others else ""
+            raise CheckpointError(f"{manifest.path} is damaged: {name} is missing or has changed{advice}")
+
+
+def _reason(error: BaseException) -> str:
+    """Why writing failed, in words: the system's own where there are some."""
+    for cause in (error, error.__cause__, error.__context__):
+        if isinstance(cause, OSError) and cause.strerror:
+            return cause.strerror
+    told = re.search(r"os_error_code='(\d+)'", str(error))  # how tensorstore says it, at the end of a long line
+    return os.strerror(int(told[1])) if told else first_line(error)

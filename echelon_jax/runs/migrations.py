@@ -1,0 +1,128 @@
+"""How checkpoints of earlier versions are read: ordered steps from one format to the next, and what a missing field meant.
+
+A change that an old checkpoint does not know is entered here, in one of these places:
+
+- a new field of the configurations: nothing to do where its default is what was done before; otherwise BEFORE;
+- a new leaf of the TrainState: NEW_LEAVES of a new FORMAT (an older checkpoint gets that of a fresh run);
+- a leaf that has gone or moved: DROPPED_LEAVES, MOVED_LEAVES;
+- anything else in the manifest: a step in STEPS and a new FORMAT;
+- and for every FORMAT that a release wrote, a small run in tests/data/checkpoints, which the tests read and resume.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Mapping
+from typing import Any, TypeVar
+
+from echelon_jax.config import EnvConfig
+from echelon_jax.training.config import TrainConfig
+
+FORMAT = 2
+
+# What a run did before a field of TrainConfig existed, where that is not the field's default.
+BEFORE: dict[str, Any] = {"after_death": 0.0, "after_death_ramp": 0, "target_kl": 0.0, "guard": False}
+
+# Leaves of the TrainState, by the beginning of their path, that a format brought.
+NEW_LEAVES: dict[int, tuple[str, ...]] = {2: ("['guard']",)}
+
+# Leaves, likewise, that a format no longer has; 2 works out the learning rate from the update number.
+DROPPED_LEAVES: dict[int, tuple[str, ...]] = {2: ("['optimizer'][1][1].",)}
+
+# Leaves that lay elsewhere before a format: beginning of the path now, and before.
+MOVED_LEAVES: dict[int, tuple[tuple[str, str], ...]] = {2: (("['optimizer'][1].", "['optimizer'][1][0]."),)}
+
+# Fields without which a configuration was never saved: if one is missing it is damage, not age.
+_ALWAYS_TRAIN = frozenset(
+    {"seed", "arenas", "rollout_steps", "updates", "updates_per_launch", "epochs", "minibatches", "learning_rate"}
+    | {"anneal", "gamma", "gae_lambda", "clip", "entropy_coefficient", "value_coefficient", "max_grad_norm"}
+    | {"network", "hidden", "lstm", "forget_bias", "initial_log_std", "normalize_observations", "observation_clip"}
+    | {"return_memory", "opponent", "fire_start", "fire_end", "fire_ramp"}
+    | {"bank_size", "bank_swap_every", "bank_swap_size"}
+)
+_ALWAYS_ENV = frozenset(
+    {"size_x", "size_y", "size_z", "num_packs", "dt", "substeps", "max_episode_seconds", "observation_mode", "comm_dim"}
+    | {"target_selection", "ewar", "observation_control", "communication", "voxel_size_m", "clearance_z"}
+)
+
+_Config = TypeVar("_Config", TrainConfig, EnvConfig)
+
+
+class FormatError(ValueError):
+    """A manifest of a format that this version cannot read; the message is one sentence."""
+
+
+def train_config(fields: Mapping[str, Any]) -> TrainConfig:
+    """Return the training configuration of a saved dictionary; a missing field means what was done before it existed.
+
+    Raises:
+        ValueError: a field is unknown, damaged or out of range; it is named.
+    """
+    return _config(TrainConfig, {**BEFORE, **fields}, fields, _ALWAYS_TRAIN).validate()
+
+
+def env_config(fields: Mapping[str, Any]) -> EnvConfig:
+    """Return the game's configuration of a saved dictionary; a missing field means the original's rules.
+
+    Raises:
+        ValueError: a field is unknown, damaged or out of range; it is named.
+    """
+    letter = dataclasses.asdict(EnvConfig.original())
+    return _config(EnvConfig, {**letter, **fields}, fields, _ALWAYS_ENV)
+
+
+def upgrade(manifest: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the manifest as the present format has it, by one step after another; what it was is in "was_format".
+
+    Raises:
+        FormatError: newer than this version, or unknown.
+    """
+    was = manifest.get("format")
+    if not isinstance(was, int) or isinstance(was, bool) or was not in (*STEPS, FORMAT):
+        newer = " of a newer version" if isinstance(was, int) and was > FORMAT else ""
+        raise FormatError(f"has checkpoint format {was!r}{newer}, this version reads {min(STEPS)} to {FORMAT}")
+    made = {**manifest, "was_format": was}
+    for number in range(was, FORMAT):
+        made = STEPS[number](made)
+    return made
+
+
+def may_lack(was_format: int) -> Callable[[str], bool]:
+    """Return which leaves of the TrainState a checkpoint of that format does not have, by path."""
+    new = tuple(p for number, paths in NEW_LEAVES.items() if number > was_format for p in paths)
+    return lambda name: name.startswith(new) if new else False
+
+
+def may_drop(was_format: int) -> Callable[[str], bool]:
+    """Return which leaves of a checkpoint of that format are no longer part of the TrainState, by path."""
+    gone = tuple(p for number, paths in DROPPED_LEAVES.items() if number > was_format for p in paths)
+    return lambda name: name.startswith(gone) if gone else False
+
+
+def old_path(was_format: int) -> Callable[[str], str]:
+    """Return where a checkpoint of that format has a leaf of the TrainState, by its path of today."""
+
+    def path(name: str) -> str:
+        for number in range(FORMAT, was_format, -1):
+            for now, before in MOVED_LEAVES.get(number, ()):
+                if name.startswith(now):
+                    name = before + name.removeprefix(now)
+        return name
+
+    return path
+
+
+def _one_to_two(manifest: dict[str, Any]) -> dict[str, Any]:
+    """Format 2 knows which run and which worlds it belongs to, and how well it played."""
+    return {**manifest, "format": 2, "run": None, "bank": None, "score": None}
+
+
+STEPS: dict[int, Callable[[dict[str, Any]], dict[str, Any]]] = {1: _one_to_two}
+
+
+def _config(kind: type[_Config], complete: dict[str, Any], saved: Mapping[str, Any], always: frozenset[str]) -> _Config:
+    known = {f.name for f in dataclasses.fields(kind)}
+    for problem, names in (("unknown", set(saved) - known), ("missing", always - set(saved))):
+        if names:
+            raise ValueError(f"{kind.__name__} has {problem} fields {', '.join(sorted(names))}")
+    return kind(**complete)

@@ -1,0 +1,371 @@
+"""A run on the host: makes the worlds, drives the compiled trainer, shows progress, writes metrics and checkpoints.
+
+RUN/config.json        training and environment configuration, versions, git revision
+RUN/metrics.jsonl      one line per launch (docs/metrics.md); RUN/tensorboard/ holds the same
+RUN/summary.json       how far the run came, its best and last figures
+RUN/checkpoints/       see `checkpoint`; written in the background
+RUN/events.jsonl       what the guard found; RUN/guard_report.json when it gave up
+RUN/.lock              held by the process that trains
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import json
+import signal
+import threading
+import time
+import uuid
+from collections import deque
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from types import FrameType
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from echelon_jax.config import EnvConfig
+from echelon_jax.env.autoreset import AutoReset
+from echelon_jax.env.environment import Echelon
+from echelon_jax.env.state import EnvParams
+from echelon_jax.intervals import wilson
+from echelon_jax.policies.registry import make_network
+from echelon_jax.runs import checkpoint
+from echelon_jax.runs.checkpoint import Bank, CheckpointError, Manifest
+from echelon_jax.runs.clock import LaunchClock, device_megabytes, host_megabytes, time_rollout
+from echelon_jax.runs.description import describe, write_summary
+from echelon_jax.runs.guard_log import GuardLog
+from echelon_jax.runs.lock import RunLock
+from echelon_jax.runs.progress import Progress
+from echelon_jax.runs.saver import Saver
+from echelon_jax.runs.sinks import JsonLines, Sink, Sinks, TensorBoard, drop_lines_after
+from echelon_jax.runs.tree_files import digest
+from echelon_jax.runs.warm_start import load_fitting, warm
+from echelon_jax.training import guard
+from echelon_jax.training.config import TrainConfig
+from echelon_jax.training.curriculum import parse, values_at
+from echelon_jax.training.metrics import Metrics, summarize
+from echelon_jax.training.reward_weights import reward_weights
+from echelon_jax.training.trainer import Ramp, Train, TrainState, make_train
+from echelon_jax.worldgen.bank import WorldArrays, WorldBankFeeder, swapped_slice
+
+WINDOW = 5  # launches that the shown rates run over
+
+
+class Runner:
+    """One training run in a directory.
+
+    Arguments:
+        run_dir: made if it does not exist.
+        config, env_config: validated configurations.
+        resume: continue from the last checkpoint in `run_dir` instead of starting; bit for bit as if never interrupted.
+        start_from: a run or checkpoint whose policy this run begins with instead of a fresh one.
+        save_every: launches that a crash repeats at most, the one in progress included (`begins_save`).
+        keep, keep_best: how many of the last checkpoints stay, and whether the best does (docs/reliability.md).
+        sinks: where metrics go besides metrics.jsonl and TensorBoard.
+        time_parts: measure a rollout alone before training, which compiles a second program.
+        launcher: compiles the launch, given the trainer, a state and the environment's parameters (`seeds` shares one).
+
+    Raises:
+        CheckpointError: the directory cannot be written or holds another run, or its checkpoint cannot be used.
+    """
+
+    def __init__(
+        self,
+        run_dir: Path,
+        config: TrainConfig,
+        env_config: EnvConfig,
+        *,
+        resume: bool = False,
+        start_from: Path | None = None,
+        save_every: int = 10,
+        keep: int = 3,
+        keep_best: bool = True,
+        progress: Progress | None = None,
+        sinks: Sequence[Sink] = (),
+        time_parts: bool = False,
+        launcher: Callable[[Train, TrainState, EnvParams], Callable[..., Any]] | None = None,
+    ) -> None:
+        self.run_dir, self.config, self.env_config = run_dir, config, env_config
+        self.resume, self.save_every = resume, save_every
+        self.keep, self.keep_best = keep, keep_best
+        self.sinks, self.time_parts = sinks, time_parts
+        self.launcher = compile_launch if launcher is None else launcher
+        self.measured: dict[str, float | None] = {"seconds/compile": None, "seconds/rollout": None}
+        self.progress = Progress(config, env_config, run_dir) if progress is None else progress
+        self.stages = parse(config.curriculum)
+        for stage in self.stages:  # what a reward does not have is said before anything is written
+            self._rewards(values_at(self.stages, stage.update))
+        make_network(config, env_config)  # refuses what does not go together, before anything is written
+        self.policy = None
+        if start_from is not None and not resume:
+            self.policy = load_fitting(start_from, config, env_config)
+        self._stop = False
+        self._prepare_directory()
+
+    def _prepare_directory(self) -> None:
+        self.resumed: Manifest | None = None
+        if self.resume:
+            self.run_id = _run_id(self.run_dir)
+            self.resumed = checkpoint.read_manifest(self.run_dir)
+            checkpoint.require_same(self.resumed, self.config, self.env_config, run=self.run_id)
+        elif (self.run_dir / "config.json").exists():
+            raise CheckpointError(
+                f"{self.run_dir} already holds a run; give another --run-dir, or --resume to continue it"
+            )
+        try:
+            self.run_dir.mkdir(parents=True, exist_ok=True)
+            if not self.resume:
+                self.run_id = uuid.uuid4().hex[:12]
+                described = {**describe(self.config, self.env_config), "run": self.run_id}
+                (self.run_dir / "config.json").write_text(json.dumps(described, indent=1))
+        except OSError as error:
+            raise CheckpointError(f"cannot write to {self.run_dir}: {error.strerror or error}") from error
+
+    def train(self) -> TrainState:
+        """Run to the configured number of updates, or until SIGINT or SIGTERM; the state reached is saved in either case."""
+        config, env = self.config, Echelon(self.env_config)
+        trainer = make_train(AutoReset(env), config)
+        self.heads = trainer.network.head_names
+        self.guard_log = GuardLog(self.run_dir, trainer.guard_names, self.progress.note)
+        slices, slice_size = self._bank_shape()
+        feed = WorldBankFeeder(self.env_config, config.seed, slices, slice_size, processes=1)
+        with RunLock(self.run_dir), self.progress, feed as feeder:
+            done = 0 if self.resumed is None else self.resumed.update
+            self.progress.phase(f"making {config.bank_size} worlds")
+            rewards = reward_weights(config, self.env_config)
+            worlds = feeder.whole_bank(config.bank_swaps(done))
+            self.worlds = _slice_digests(worlds, slices)
+            if self.resumed is not None:
+                self.resumed = checkpoint.read_manifest(self.resumed.path)  # under the lock now
+                checkpoint.require_same(self.resumed, config, self.env_config, self.run_id, self._bank(done))
+            env_params = env.params(env.make_bank(worlds), rewards=rewards)
+            del worlds  # the device has them
+            state = self._first_state(trainer, env_params)
+            self.progress.phase("compiling the training program (once, a minute or less)")
+            began = time.perf_counter()
+            launch = self.launcher(trainer, state, env_params)
+            compiling = time.perf_counter() - began
+            self.measured["seconds/compile"] = compiling
+            if self.time_parts:
+                self.progress.phase("measuring a rollout alone")
+                self.measured["seconds/rollout"] = time_rollout(trainer.update, state, env_params)
+            self.progress.compiled(compiling)
+            drop_lines_after(self.run_dir / "metrics.jsonl", done)
+            ours = JsonLines(self.run_dir), TensorBoard(self.run_dir, done)
+            saver = Saver(self.run_dir, keep=self.keep, keep_best=self.keep_best)
+            with StopOnSignal(self.stop, self.progress), Sinks([*ours, *self.sinks]) as sinks, saver:
+                return self._loop(launch, state, env, env_params, feeder, slices, slice_size, sinks, saver)
+
+    def _bank_shape(self) -> tuple[int, int]:
+        c = self.config
+        if not c.bank_swap_every:
+            return 1, c.bank_size
+        if c.bank_size % c.bank_swap_size:
+            raise CheckpointError(
+                f"bank_size must be a multiple of bank_swap_size ({c.bank_swap_size}), got {c.bank_size}"
+            )
+        return c.bank_size // c.bank_swap_size, c.bank_swap_size
+
+    def _first_state(self, trainer: Any, env_params: EnvParams) -> TrainState:
+        key = jax.random.key(self.config.seed)
+        if self.resumed is not None:
+            template = jax.eval_shape(trainer.init, key, env_params)
+            state = checkpoint.restore(
+                self.resumed.path, template, self.config, self.env_config, lambda: trainer.init(key, env_params)
+            )
+            if not bool(state.guard.failed):
+                return state
+            self.progress.note("the guard had given up on this run; it starts again from the learner that was kept")
+            return state.replace(guard=guard.again(state.guard))  # type: ignore[attr-defined]
+        self.progress.phase("starting the arenas")
+        state = trainer.init(key, env_params)
+        return state if self.policy is None else warm(state, self.policy)
+
+    def _loop(
+        self,
+        launch: Any,
+        state: TrainState,
+        env: Echelon,
+        env_params: EnvParams,
+        feeder: WorldBankFeeder,
+        slices: int,
+        slice_size: int,
+        sinks: Sinks,
+        saver: Saver,
+    ) -> TrainState:
+        config, team = self.config, self.env_config.team_size
+        window: deque[Metrics] = deque(maxlen=WINDOW)
+        extra = {} if self.resumed is None else self.resumed.extra
+        games: deque[list[float]] = deque(extra.get("games", []), maxlen=WINDOW)  # wins and games of each launch
+        clock, started = LaunchClock(), time.perf_counter()
+
+        def report(at: int, device_metrics: Metrics) -> None:
+            """Wait for a launch, fetch what it reports, and hand that on; the next launch is already under way."""
+            metrics: Metrics = jax.tree.map(np.asarray, device_metrics)
+            wall, cpu = clock.lap()
+            window.append(metrics)
+            line = {
+                "update": at,
+                **self._speed(at, wall, cpu),
+                **summarize([metrics], team, self.heads, config.opponent),
+            }
+            played = line["episodes"] or 0.0
+            games.append([round((line["win_rate"] or 0.0) * played), played])
+            line |= self.guard_log.take(metrics.guard, at)
+            sinks.write(line)
+            self.progress.advance(at, line, summarize(list(window), team, self.heads, config.opponent))
+
+        def save() -> None:
+            wins, played = (sum(column) for column in zip(*games, strict=True)) if games else (0.0, 0.0)
+            saver.save(
+                checkpoint.snapshot(
+                    state,
+                    config,
+                    self.env_config,
+                    extra={**extra, "games": list(games)},
+                    run=self.run_id,
+                    bank=self._bank(update),
+                    score=wilson(wins, int(played))[0],
+                )
+            )
+
+        update = int(state.update)
+        launches = saved_at = 0
+        waiting: tuple[int, Metrics] | None = None
+        while update < config.updates and not self._stop and not self.guard_log.gave_up:
+            if launches > saved_at or self.save_every == 1:
+                saver.wait()  # a checkpoint is written beside one launch at most; see `begins_save`
+            state, env_params = self._staged(update, state, env_params)
+            state, metrics = launch(state, env_params)
+            update += config.updates_per_launch
+            launches += 1
+            swap = config.bank_swaps(update)
+            if swap > config.bank_swaps(update - config.updates_per_launch):
+                start = swapped_slice(swap, slices) * slice_size
+                worlds = feeder.take(swap)
+                self.worlds[swapped_slice(swap, slices)] = _slice_digests(worlds, 1)[0]
+                bank = env.replace_worlds(env_params.bank, start, worlds)
+                env_params = env_params.replace(bank=bank)
+            if waiting is not None:
+                report(*waiting)
+            waiting = update, metrics
+            if begins_save(update, config.updates_per_launch, self.save_every) and update < config.updates:
+                report(*waiting)  # saving waits for the state anyway, and no checkpoint is ahead of its metrics
+                waiting = None
+                save()
+                saved_at = launches
+        if waiting is not None:
+            report(*waiting)
+        if launches or self.resumed is None:
+            save()
+        place = saver.wait() or checkpoint.find(self.run_dir)
+        if self.guard_log.gave_up:
+            raise self.guard_log.give_up(state.guard, config, place)
+        write_summary(self.run_dir, time.perf_counter() - started, self._stop)
+        self.progress.finished(place, self._stop)
+        return state
+
+    def _staged(self, update: int, state: TrainState, env_params: EnvParams) -> tuple[TrainState, EnvParams]:
+        """Apply what the curriculum says of an update."""
+        values = values_at(self.stages, update)
+        if "fire" in values:
+            fire = jnp.float32(values["fire"])
+            state = state.replace(opponent_fire=Ramp(fire, jnp.copy(fire), jnp.float32(0.0)))
+        if any(name != "fire" for name in values):
+            env_params = env_params.replace(rewards=self._rewards(values))
+        return state, env_params
+
+    def _rewards(self, values: dict[str, float]) -> Any:
+        changed: dict[str, Any] = {name: value for name, value in values.items() if name != "fire"}
+        return reward_weights(dataclasses.replace(self.config, **changed), self.env_config)
+
+    def _bank(self, update: int) -> Bank:
+        """Which worlds are played after so many updates."""
+        swaps = self.config.bank_swaps(update)
+        worlds = hashlib.sha256("".join(self.worlds).encode()).hexdigest()[:16]
+        return Bank(self.config.seed, swaps, worlds)
+
+    def _speed(self, update: int, wall: float, cpu: float) -> dict[str, float | None]:
+        """Time and memory of one launch by name."""
+        c = self.config
+        steps = c.updates_per_launch * c.decisions_per_update
+        rollout = self.measured["seconds/rollout"]
+        return {
+            "env_steps": update * c.decisions_per_update,
+            "env_steps_per_second": steps / max(wall, 1e-9),
+            "env_steps_per_cpu_second": steps / max(cpu, 1e-9),
+            **self.measured,
+            "seconds/launch": wall,
+            "seconds/update": None if rollout is None else max(wall / c.updates_per_launch - rollout, 0.0),
+            "memory/host_mb": host_megabytes(),
+            "memory/device_mb": device_megabytes(),
+        }
+
+    def stop(self) -> None:
+        """Finish the launch in progress, save, and return from `train`."""
+        self._stop = True
+
+
+def launches_between_saves(save_every: int) -> int:
+    """Return the launches from one checkpoint to the next: one fewer than a crash may repeat, at least one (`begins_save`)."""
+    return max(save_every - 1, 1)
+
+
+def begins_save(update: int, per_launch: int, save_every: int) -> bool:
+    """Return whether a checkpoint is begun after the launch that led to `update`.
+
+    It is written beside the next launch, so it is begun a launch before `save_every` of them are over. Hence at any moment no more
+    than `save_every` launches have begun since the last whole checkpoint. A function of the update alone: a run that was cut off
+    and resumed saves where it would have saved.
+    """
+    interval = launches_between_saves(save_every) * per_launch
+    return update // interval > (update - per_launch) // interval
+
+
+def compile_launch(trainer: Train, state: TrainState, env_params: EnvParams) -> Callable[..., Any]:
+    """Return the compiled launch of one run."""
+    return trainer.launch.lower(state, env_params).compile()  # type: ignore[attr-defined]
+
+
+class StopOnSignal:
+    """SIGINT and SIGTERM call `stop`, once; a second one is fatal as usual. Does nothing off the main thread."""
+
+    def __init__(self, stop: Callable[[], None], progress: Progress) -> None:
+        self.stop, self.progress = stop, progress
+        self.before: dict[int, Any] = {}
+
+    def __enter__(self) -> None:
+        if threading.current_thread() is threading.main_thread():
+            for number in (signal.SIGINT, signal.SIGTERM):
+                self.before[number] = signal.signal(number, self._handle)
+
+    def _handle(self, number: int, frame: FrameType | None) -> None:
+        self.progress.note("stopping after this update; once more to stop at once")
+        self.stop()
+        self.__exit__()
+
+    def __exit__(self, *exc: object) -> None:
+        for number, handler in self.before.items():
+            signal.signal(number, handler)
+
+
+def _run_id(run_dir: Path) -> str | None:
+    """The identity of the run in a directory, None if it was made before runs had one."""
+    try:
+        described = json.loads((run_dir / "config.json").read_text())
+    except FileNotFoundError:
+        return None
+    except (OSError, ValueError) as error:
+        raise CheckpointError(f"{run_dir / 'config.json'} cannot be read: {error}") from error
+    found = described.get("run") if isinstance(described, dict) else None
+    return None if found is None else str(found)
+
+
+def _slice_digests(worlds: WorldArrays, slices: int) -> list[str]:
+    """A fingerprint of what each slice of a bank holds."""
+    size = len(worlds.seed) // slices
+    return [digest({k: v[i * size : (i + 1) * size] for k, v in worlds._asdict().items()}) for i in range(slices)]

@@ -1,0 +1,163 @@
+"""Several learners in one program: `--seeds N` trains N ordinary runs, RUN/seed0 and so on, side by side.
+
+Every learner has a `Runner` of its own on a thread of its own: directory, worlds, metrics, checkpoints. Only the launch is
+shared: it waits for all of them, runs one program over their stacked states, and hands each its own back. Each directory is that
+of an ordinary run with its own seed, and can be resumed and evaluated alone.
+
+The program goes through the learners one after the other (`jax.lax.map`). Under `vmap` the simulator's conditions would compute
+both of their branches and its rare loops would run as long as the busiest learner needs.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+from rich.console import Console
+
+from echelon_jax.config import EnvConfig
+from echelon_jax.env.state import EnvParams
+from echelon_jax.runs.checkpoint import CheckpointError
+from echelon_jax.runs.progress import Progress
+from echelon_jax.runs.runner import Runner, StopOnSignal
+from echelon_jax.runs.sinks import Sink
+from echelon_jax.training.config import TrainConfig
+from echelon_jax.training.metrics import Metrics
+from echelon_jax.training.trainer import Train, TrainState
+
+
+def shared_program(trainer: Train, count: int, vmap: bool = False) -> Callable[..., Any]:
+    """Return the launch of `count` learners: (states, env_params), tuples both, to their (state, metrics), in one compiled program.
+
+    `vmap` computes them side by side instead of in turn. States are consumed.
+    """
+
+    def launches(states: tuple[TrainState, ...], env_params: tuple[EnvParams, ...]) -> tuple[Any, ...]:
+        stacked = tuple(jax.tree.map(lambda *x: jnp.stack(x), *trees) for trees in (states, env_params))
+        if vmap:
+            out = jax.vmap(trainer.launch)(*stacked)
+        else:
+            out = jax.lax.map(lambda one: trainer.launch(*one), stacked)
+        return tuple(jax.tree.map(lambda x, i=i: x[i], out) for i in range(count))
+
+    return jax.jit(launches, donate_argnums=0)
+
+
+class SharedLaunch:
+    """One compiled launch for several runs; each calls it from its own thread as if it were its own.
+
+    A call returns once all runs have called. A stop is decided where all of them wait, so that all do the same number of updates.
+    """
+
+    def __init__(self, count: int) -> None:
+        self.count = count
+        self.runners: list[Runner] = []
+        self.stopping = False
+        self._barrier = threading.Barrier(count, action=self._run_all)
+        self._given: list[Any] = [None] * count
+        self._results: tuple[Any, ...] = ()
+        self._trainer: Train | None = None
+        self._program: Any = None
+
+    def launcher(self, number: int) -> Callable[[Train, TrainState, EnvParams], Callable[..., Any]]:
+        """Return what stands for compiling the launch of run `number` (`Runner.launcher`)."""
+
+        def compile_shared(trainer: Train, state: TrainState, env_params: EnvParams) -> Callable[..., Any]:
+            self._given[number] = state, env_params
+            self._trainer = trainer
+            self._meet()  # compiles, as nothing is compiled yet
+
+            def launch(state: TrainState, env_params: EnvParams) -> tuple[TrainState, Metrics]:
+                self._given[number] = state, env_params
+                self._meet()
+                return self._results[number]  # the next results come only after everybody has called again
+
+            return launch
+
+        return compile_shared
+
+    def abort(self) -> None:
+        """Let no run wait for one that has failed."""
+        self._barrier.abort()
+
+    def _meet(self) -> None:
+        try:
+            self._barrier.wait()
+        except threading.BrokenBarrierError as error:
+            raise CheckpointError("another of the seeds failed, so this one stops") from error
+
+    def _run_all(self) -> None:
+        states, env_params = zip(*self._given, strict=True)
+        if self._program is None:
+            assert self._trainer is not None
+            program: Any = shared_program(self._trainer, self.count)
+            self._program = program.lower(states, env_params).compile()
+            return
+        self._results = self._program(states, env_params)
+        if self.stopping:
+            for runner in self.runners:
+                runner.stop()
+
+
+def seed_directories(run_dir: Path, count: int) -> list[Path]:
+    """Return where the runs of several seeds go."""
+    return [run_dir / f"seed{i}" for i in range(count)]
+
+
+def train_seeds(
+    run_dir: Path,
+    config: TrainConfig,
+    env_config: EnvConfig,
+    count: int,
+    sinks: Callable[[Path, TrainConfig], list[Sink]] = lambda place, config: [],
+    **options: Any,
+) -> list[TrainState]:
+    """Train `count` learners with the seeds `config.seed`, `config.seed + 1` and so on, each in a directory of its own.
+
+    `sinks` makes the additional sinks of one run; `options` are those of `Runner`. SIGINT and SIGTERM end all of them after the
+    launch in progress.
+
+    Raises:
+        CheckpointError: as `Runner`, of the first run that failed.
+    """
+    shared = SharedLaunch(count)
+    for number, place in enumerate(seed_directories(run_dir, count)):
+        own = dataclasses.replace(config, seed=config.seed + number)
+        console = Console(quiet=number > 0, force_terminal=False)  # one of them speaks
+        progress = Progress(own, env_config, place, console)
+        runner = Runner(place, own, env_config, progress=progress, launcher=shared.launcher(number), **options)
+        runner.sinks = sinks(place, own)
+        shared.runners.append(runner)
+    reached = {0 if runner.resumed is None else runner.resumed.update for runner in shared.runners}
+    if len(reached) > 1:
+        raise CheckpointError(
+            f"the seeds under {run_dir} have reached different updates ({', '.join(map(str, sorted(reached)))}); resume each alone"
+        )
+    states: list[TrainState | None] = [None] * count
+    failures: list[BaseException] = []
+
+    def train(number: int) -> None:
+        try:
+            states[number] = shared.runners[number].train()
+        except BaseException as error:  # noqa: BLE001  raised again below, on the main thread
+            failures.append(error)
+            shared.abort()
+
+    def stop() -> None:
+        shared.stopping = True
+
+    threads = [threading.Thread(target=train, args=(i,), name=f"seed{i}") for i in range(count)]
+    with StopOnSignal(stop, shared.runners[0].progress):
+        for thread in threads:
+            thread.start()
+        while any(thread.is_alive() for thread in threads):
+            time.sleep(0.05)  # signals are delivered between these
+    if failures:
+        raise failures[0]
+    return [state for state in states if state is not None]

@@ -1,0 +1,192 @@
+"""Where a run's metrics go: RUN/metrics.jsonl and TensorBoard files always, Weights & Biases if asked for.
+
+A line is a flat dictionary of numbers by name (docs/metrics.md); what has no value is None in the file and left out elsewhere.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+import uuid
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, Protocol
+
+from echelon_jax.runs.checkpoint import CheckpointError
+
+Line = dict[str, Any]
+
+
+class Sink(Protocol):
+    """Takes lines until it is closed."""
+
+    def write(self, line: Line) -> None:
+        """Take one line; its "update" is its place on the axis."""
+        ...
+
+    def close(self) -> None:
+        """Write what is still held back."""
+        ...
+
+
+def append_line(path: Path, line: Line) -> None:
+    """Append one line of JSON to a file.
+
+    Raises:
+        CheckpointError: the disk is full or the file can no longer be written; checkpoints already saved stay.
+    """
+    try:
+        with path.open("a") as log:  # closing flushes, and fails here too where the disk is full
+            log.write(json.dumps(line) + "\n")
+    except OSError as error:
+        raise CheckpointError(f"cannot write to {path}: {error.strerror or error}") from error
+
+
+def drop_lines_after(path: Path, update: int) -> int:
+    """Remove from a metrics file the lines of updates after `update`, which a resumed run does again; return how many.
+
+    A line that a crash cut short goes too. The file is replaced as a whole, or not at all.
+
+    Raises:
+        CheckpointError: the file cannot be replaced.
+    """
+    if not path.exists():
+        return 0
+    kept, dropped = [], 0
+    for text in path.read_text().splitlines():
+        try:
+            stays = json.loads(text)["update"] <= update
+        except (ValueError, KeyError, TypeError):
+            stays = False
+        kept += [text + "\n"] if stays else []
+        dropped += not stays
+    if dropped:
+        partial = path.with_suffix(".partial")
+        try:
+            partial.write_text("".join(kept))
+            os.replace(partial, path)
+        except OSError as error:
+            raise CheckpointError(f"cannot write to {path}: {error.strerror or error}") from error
+    return dropped
+
+
+class JsonLines:
+    """RUN/metrics.jsonl; every line is on the disk when `write` returns."""
+
+    def __init__(self, run_dir: Path) -> None:
+        self.path = run_dir / "metrics.jsonl"
+
+    def write(self, line: Line) -> None:
+        """Append the line."""
+        append_line(self.path, line)
+
+    def close(self) -> None:
+        """Nothing is held back."""
+
+
+class TensorBoard:
+    """RUN/tensorboard: one scalar per name, on the axis of updates; `after` is the update that a resumed run goes on from.
+
+    Written in the foreground: the thread of `SummaryWriter` dies when the disk is full, and the run would wait for it for ever.
+
+    Raises:
+        CheckpointError: the disk is full or the file cannot be written; from `write` and `close` too.
+    """
+
+    def __init__(self, run_dir: Path, after: int = 0) -> None:
+        from tensorboardX.event_file_writer import EventsWriter
+        from tensorboardX.proto.event_pb2 import Event, SessionLog
+
+        self.folder = run_dir / "tensorboard"
+        with self._failures():
+            self.folder.mkdir(parents=True, exist_ok=True)
+            self.writer = EventsWriter(str(self.folder / "events"), f".{uuid.uuid4().hex[:8]}")
+            if after:  # hides what a crashed run wrote beyond its checkpoint
+                self._add(Event(step=after + 1, session_log=SessionLog(status=SessionLog.START)))
+            self.writer.flush()
+
+    @contextmanager
+    def _failures(self) -> Iterator[None]:
+        try:
+            yield
+        except OSError as error:
+            raise CheckpointError(f"cannot write to {self.folder}: {error.strerror or error}") from error
+
+    def _add(self, event: Any) -> None:
+        event.wall_time = time.time()
+        self.writer.write_event(event)
+
+    def write(self, line: Line) -> None:
+        """Write the line's numbers; they are on the disk when it returns."""
+        from tensorboardX.proto.event_pb2 import Event
+        from tensorboardX.summary import scalar
+
+        with self._failures():
+            for name, value in line.items():
+                if value is not None and name != "update":
+                    self._add(Event(step=line["update"], summary=scalar(name, value)))
+            self.writer.flush()
+
+    def close(self) -> None:
+        """Close the file."""
+        with self._failures():
+            self.writer.close()
+
+
+class WeightsAndBiases:
+    """A run of a Weights & Biases project; the package is imported only here.
+
+    Raises:
+        CheckpointError: the package is not installed.
+    """
+
+    def __init__(self, project: str, run_dir: Path, description: dict[str, Any]) -> None:
+        try:
+            import wandb
+        except ImportError as error:
+            raise CheckpointError("wandb is not installed: pip install 'echelon-jax[wandb]'") from error
+        file = run_dir / "wandb_id"  # a resumed run goes on in the same place
+        identity = file.read_text().strip() if file.is_file() else uuid.uuid4().hex[:12]
+        file.write_text(identity)
+        self.run = wandb.init(
+            project=project, name=run_dir.name, dir=str(run_dir), config=description, id=identity, resume="allow"
+        )
+
+    def write(self, line: Line) -> None:
+        """Log the line."""
+        self.run.log({name: value for name, value in line.items() if value is not None}, step=line["update"])
+
+    def close(self) -> None:
+        """Finish the run."""
+        self.run.finish()
+
+
+class Sinks:
+    """Several sinks as one; a context manager that closes all of them, whatever happens."""
+
+    def __init__(self, sinks: Sequence[Sink]) -> None:
+        self.sinks = list(sinks)
+
+    def __enter__(self) -> Sinks:
+        return self
+
+    def write(self, line: Line) -> None:
+        """Hand the line to every sink, the file first."""
+        for sink in self.sinks:
+            sink.write(line)
+
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
+        """Close every sink. What fails in it is raised, unless something else is on its way: then it is a note on that."""
+        failures: list[CheckpointError] = []
+        for sink in self.sinks:
+            try:
+                sink.close()
+            except CheckpointError as closing:
+                failures.append(closing)
+        if error is not None:
+            for failure in failures:
+                error.add_note(str(failure))
+        elif failures:
+            raise failures[0]

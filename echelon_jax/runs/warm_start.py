@@ -1,0 +1,39 @@
+"""Starting a run from the policy of another one, so that a policy can grow through other maps, teams and opponents."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import jax
+
+from echelon_jax.config import EnvConfig
+from echelon_jax.policies.registry import make_network
+from echelon_jax.runs.checkpoint import CheckpointError, Policy, layout_hash, load_policy
+from echelon_jax.training.config import TrainConfig
+from echelon_jax.training.trainer import TrainState
+
+SAME = ("network", "hidden", "lstm", "normalize_observations", "observation_clip", "layer_norm", "attention")
+
+
+def load_fitting(path: Path, config: TrainConfig, env_config: EnvConfig) -> Policy:
+    """Return the policy at `path` (a run or a checkpoint) if a run of this configuration can start from it.
+
+    Raises:
+        CheckpointError: no policy there, or one of another network or reading another observation, named.
+    """
+    policy = load_policy(path)
+    for field in SAME:
+        theirs, ours = getattr(policy.config, field), getattr(config, field)
+        if theirs != ours:
+            raise CheckpointError(f"{path} was made with {field} = {theirs!r}, this run has {field} = {ours!r}")
+    if layout_hash(policy.env_config) != layout_hash(env_config):
+        raise CheckpointError(f"{path} reads another observation than this run's game gives")
+    wanted = jax.eval_shape(make_network(config, env_config).init, jax.random.key(0))
+    if jax.tree.map(lambda x: x.shape, wanted) != jax.tree.map(lambda x: x.shape, policy.params):
+        raise CheckpointError(f"{path} has a network of other shapes than this run's")
+    return policy
+
+
+def warm(state: TrainState, policy: Policy) -> TrainState:
+    """Return a fresh state with the parameters and the observation normaliser of a policy."""
+    return state.replace(params=policy.params, observation_moments=policy.observation_moments)  # type: ignore[attr-defined]

@@ -1,0 +1,1 @@
+"""The compiled program: rollout, advantages, PPO update, normalisers, schedules and the guard."""

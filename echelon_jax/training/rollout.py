@@ -1,0 +1,186 @@
+"""A rollout: T decisions of the learner in B arenas against an opponent, everything on the device."""
+
+from __future__ import annotations
+
+from typing import Any, Protocol, runtime_checkable
+
+import flax.struct
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Bool, Float32, Key
+
+from echelon_jax.agents.base import Agent, AgentParams
+from echelon_jax.config import EnvConfig
+from echelon_jax.env.state import EnvParams, EnvState, Step
+from echelon_jax.policies.features import Features, Observation, read
+from echelon_jax.policies.network import Carry, Network, Params
+from echelon_jax.policies.normalize import Moments, batch_moments, empty_moments, merge
+from echelon_jax.training.metrics import RolloutSums, add_step, no_sums
+from echelon_jax.training.sides import all_rows, learner_rows, opponent_rows
+
+
+@runtime_checkable
+class BatchEnv(Protocol):
+    """An environment that resets its ended arenas by itself, such as `AutoReset(Echelon(config))`."""
+
+    @property
+    def config(self) -> EnvConfig:
+        """The sizes of an arena."""
+        ...
+
+    def reset_batch(self, params: EnvParams, keys: Key[Array, " arenas"]) -> tuple[Any, Step]:
+        """Return fresh arenas."""
+        ...
+
+    def step_batch(
+        self,
+        params: EnvParams,
+        keys: Key[Array, " arenas"],
+        state: Any,
+        actions: Float32[Array, "arenas mechs actions"],
+    ) -> tuple[Any, Step]:
+        """Step all arenas and reset those that ended."""
+        ...
+
+
+class Actors(flax.struct.PyTreeNode):
+    """What the learner's mechs and their opponents carry from one decision to the next, across rollouts."""
+
+    env_state: EnvState
+    observation: Float32[Array, "arenas mechs obs"]  # of all mechs, raw
+    carry: Carry  # of the learner's mechs
+    reset: Bool[Array, "arenas team"]  # the previous done
+    alive: Bool[Array, "arenas team"]
+    opponent_state: Any
+    episode_return: Float32[Array, " arenas"]  # so far, summed over the learner's mechs
+
+
+class Rollout(flax.struct.PyTreeNode):
+    """T decisions of the learner's mechs, [time, arenas, team]; arenas in order, mechs in roster order of their side."""
+
+    observation: Observation  # normalised
+    reset: Bool[Array, "time arenas team"]
+    alive: Bool[Array, "time arenas team"]  # at the decision
+    sample: Float32[Array, "time arenas team sample"]
+    log_density: Float32[Array, "time arenas team heads"]
+    value: Float32[Array, "time arenas team"]  # in the critic's units
+    reward: Float32[Array, "time arenas team"]  # the dead may be paid too
+    terminated: Bool[Array, "time arenas team"]
+    truncated: Bool[Array, "time arenas team"]
+    over: Bool[Array, "time arenas"]  # the episode ended with this decision
+    final_value: Float32[Array, "time arenas team"]  # critic's units; meaningful where truncated
+
+
+def begin(
+    env: BatchEnv, opponent: Agent, network: Network, env_params: EnvParams, arenas: int, key: Key[Array, ""]
+) -> Actors:
+    """Return actors at the first decision of fresh arenas."""
+    env_state, step = env.reset_batch(env_params, jax.random.split(key, arenas))
+    team = env.config.team_size
+    return Actors(
+        env_state=env_state,
+        observation=step.observation,
+        carry=network.initial_carry(arenas, team),
+        reset=jnp.zeros((arenas, team), bool),
+        alive=jnp.ones((arenas, team), bool),
+        opponent_state=opponent.init(env_params, env_state),
+        episode_return=jnp.zeros(arenas, jnp.float32),
+    )
+
+
+def collect(
+    env: BatchEnv,
+    opponent: Agent,
+    network: Network,
+    features: Features,
+    clip: float | None,
+    env_params: EnvParams,
+    opponent_params: AgentParams,
+    params: Params,
+    moments: Moments,
+    actors: Actors,
+    key: Key[Array, ""],
+    steps: int,
+    chunks: int = 1,
+) -> tuple[Actors, Rollout, Carry, Float32[Array, "arenas team"], RolloutSums, Moments]:
+    """Play `steps` decisions.
+
+    Returns the actors after them, the rollout, the memory before each of its `chunks` equal parts ([chunks, arenas, team, lstm]),
+    the value of the observation behind it (critic's units), the sums, and the moments of the raw observations of living learner
+    mechs; `moments`, by which observations are normalised, stay as they are.
+    """
+    arenas = actors.reset.shape[0]
+
+    def decide(state: tuple[Actors, RolloutSums, Moments], step_key: Array) -> tuple[Any, Rollout]:
+        actors, sums, seen = state
+        action_key, opponent_key, env_key = jax.random.split(step_key, 3)
+
+        # The learner acts.
+        raw = learner_rows(actors.observation)
+        seen = merge(seen, batch_moments(features.own_of(raw), actors.alive))
+        observation = read(features, moments, clip, raw)
+        carry, distribution, value = network.apply(params, actors.carry, observation, actors.reset)
+        sample = distribution.sample(action_key)
+
+        # The opponent acts for everybody; only its own side is kept.
+        opponent_state, theirs = opponent.act(
+            env_params,
+            opponent_params,
+            actors.opponent_state,
+            actors.env_state,
+            jax.random.split(opponent_key, arenas),
+        )
+        actions = all_rows(distribution.action(sample), opponent_rows(theirs))
+
+        # The world moves on; ended arenas start again.
+        env_state, step = env.step_batch(env_params, jax.random.split(env_key, arenas), actors.env_state, actions)
+        terminated, truncated = learner_rows(step.terminated), learner_rows(step.truncated)
+        alive = actors.alive
+        reward = learner_rows(step.reward)
+        total_return = actors.episode_return + jnp.where(alive, reward, 0.0).sum(-1)
+
+        # Time ran out somewhere, which is rare: what was the last state worth, under the memory after the decision?
+        def value_at_end() -> Float32[Array, "arenas team"]:
+            final = read(features, moments, clip, learner_rows(step.final_observation))
+            return network.apply(params, carry, final, jnp.zeros_like(terminated))[2]
+
+        cut = truncated & ~terminated & alive
+        final_value = jax.lax.cond(cut.any(), value_at_end, lambda: jnp.zeros_like(value))
+
+        over = step.episode_over
+        after = Actors(
+            env_state=env_state,
+            observation=step.observation,
+            carry=carry,
+            reset=terminated | truncated | over[:, None],
+            alive=over[:, None] | learner_rows(step.info.alive),
+            opponent_state=opponent.reset_where(opponent_state, env_state, over),
+            episode_return=jnp.where(over, 0.0, total_return),
+        )
+        out = Rollout(
+            observation=observation,
+            reset=actors.reset,
+            alive=alive,
+            sample=sample,
+            log_density=distribution.head_log_density(sample),
+            value=value,
+            reward=reward,
+            terminated=terminated,
+            truncated=truncated & ~terminated,
+            over=over,
+            final_value=final_value,
+        )
+        return (after, add_step(sums, step, alive, total_return), seen), out
+
+    def part(state: tuple[Actors, RolloutSums, Moments], keys: Array) -> tuple[Any, tuple[Carry, Rollout]]:
+        first = state[0].carry
+        state, out = jax.lax.scan(decide, state, keys)
+        return state, (first, out)
+
+    start = (actors, no_sums(), empty_moments(features.own_size))
+    keys = jax.random.split(key, steps).reshape(chunks, steps // chunks)
+    (actors, sums, seen), (carries, rollout) = jax.lax.scan(part, start, keys)
+    rollout = jax.tree.map(lambda x: x.reshape(steps, *x.shape[2:]), rollout)
+    behind = read(features, moments, clip, learner_rows(actors.observation))
+    _, _, last_value = network.apply(params, actors.carry, behind, actors.reset)
+    return actors, rollout, carries, last_value, sums, seen

@@ -1,0 +1,294 @@
+"""Fused training: rollout, advantages and update as one compiled, donated program (design "Learning").
+
+    train = make_train(AutoReset(Echelon(env_config)), train_config)
+    state = train.init(jax.random.key(train_config.seed), env_params)
+    for _ in range(train_config.updates // train_config.updates_per_launch):
+        state, metrics = train.launch(state, env_params)      # the old state is consumed
+
+Nothing crosses to the host inside a launch; `env_params` (rule numbers, rewards, worlds) may change between launches.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable
+from typing import Any
+
+import flax.struct
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Float32, Int32, Key
+
+from echelon_jax.agents.base import Agent, AgentParams
+from echelon_jax.agents.random import RandomAgent
+from echelon_jax.agents.scripted import Scripted
+from echelon_jax.config import EnvConfig
+from echelon_jax.env.state import EnvParams
+from echelon_jax.policies.features import Features, Observation
+from echelon_jax.policies.network import Network, Params
+from echelon_jax.policies.normalize import (
+    Moments,
+    batch_moments,
+    empty_moments,
+    merge,
+    return_deviation,
+    to_reward_units,
+    to_value_units,
+)
+from echelon_jax.policies.registry import make_network
+from echelon_jax.training import guard, ppo
+from echelon_jax.training.advantages import generalized_advantages
+from echelon_jax.training.config import TrainConfig
+from echelon_jax.training.metrics import Metrics
+from echelon_jax.training.rollout import Actors, BatchEnv, begin, collect
+
+_ROLLOUT = ("reward", "log_density", "value", "advantage", "target")  # what the guard looks at besides observations
+
+
+class Ramp(flax.struct.PyTreeNode):
+    """A linear schedule over updates, traced, so that changing it does not compile anew."""
+
+    start: Float32[Array, ""]
+    end: Float32[Array, ""]
+    updates: Float32[Array, ""]  # 0: at the end from the start
+
+    def at(self, update: Int32[Array, ""]) -> Float32[Array, ""]:
+        """Return the value before an update, counted from 0."""
+        done = jnp.where(self.updates > 0, update / jnp.maximum(self.updates, 1.0), 1.0)
+        return self.start + jnp.clip(done, 0.0, 1.0) * (self.end - self.start)
+
+
+def share_after_death(config: TrainConfig, update: Int32[Array, ""]) -> Float32[Array, ""]:
+    """Return the share of its team's result after its own death that a mech answers for, before an update counted from 0."""
+    ramp = Ramp(jnp.float32(0.0), jnp.float32(config.after_death), jnp.float32(config.after_death_ramp))
+    since = update - config.after_death_start
+    return jnp.where(since >= 0, ramp.at(since), 0.0)
+
+
+class TrainState(flax.struct.PyTreeNode):
+    """All that a run needs to go on; a checkpoint holds exactly this."""
+
+    params: Params
+    optimizer: Any
+    observation_moments: Moments  # of a mech's own entries
+    return_moments: Moments
+    actors: Actors
+    opponent_fire: Ramp
+    key: Key[Array, ""]  # of the run; every draw is folded from it and the update number
+    update: Int32[Array, ""]  # updates done
+    guard: guard.GuardState
+
+
+@dataclasses.dataclass(frozen=True)
+class Train:
+    """A compiled trainer.
+
+    Attributes:
+        config, env_config: what it was made for.
+        network, features: the policy and how it reads observations.
+        init: (key, env_params) -> TrainState, compiled.
+        launch: (TrainState, env_params) -> (TrainState, Metrics stacked over `updates_per_launch`), compiled; consumes
+            the state that it is given.
+        update: one update without compiling or donating, for tests and for composing.
+        guard_names: what the guard's findings are called.
+    """
+
+    config: TrainConfig
+    env_config: EnvConfig
+    network: Network
+    features: Features
+    init: Callable[[Key[Array, ""], EnvParams], TrainState]
+    launch: Callable[[TrainState, EnvParams], tuple[TrainState, Metrics]]
+    update: Callable[[TrainState, EnvParams], tuple[TrainState, Metrics]]
+    guard_names: guard.Names
+
+
+def make_opponent(name: str, env_config: EnvConfig) -> Agent:
+    """Return the opponent of a configuration by its name."""
+    if name == "random":
+        return RandomAgent(env_config)
+    if name == "scripted":
+        return Scripted(env_config)
+    raise ValueError(f"opponent must be scripted or random, got {name!r}")
+
+
+def make_train(env: BatchEnv, config: TrainConfig, opponent: Agent | None = None) -> Train:
+    """Return the trainer of an auto-resetting environment; `opponent` replaces the one that `config` names.
+
+    Raises:
+        ValueError: if a field of `config` is not allowed.
+    """
+    config.validate()
+    env_config = env.config
+    network = make_network(config, env_config)
+    features = network.features
+    agent = make_opponent(config.opponent, env_config) if opponent is None else opponent
+    optimizer = ppo.make_optimizer(config.max_grad_norm)
+    clip = config.observation_clip or None
+    # The modern reward pays the game's result when time runs out as well; a value on top of it would pay twice.
+    paid_at_time_up = env_config.reward == "modern"
+    # It pays the dead their share of the result too. With a critic that knows what a dead mech's team is worth, a death can pass
+    # that on to the decisions before it; otherwise a mech answers for nothing after its death.
+    through_death = paid_at_time_up and network.values_the_dead and config.after_death > 0
+
+    def init(key: Key[Array, ""], env_params: EnvParams) -> TrainState:
+        params_key, env_key, run_key = jax.random.split(key, 3)
+        params = network.init(params_key)
+        ramp = (config.fire_start, config.fire_end, config.fire_ramp)
+        return TrainState(
+            params=params,
+            optimizer=optimizer.init(params),
+            observation_moments=empty_moments(features.own_size),
+            return_moments=empty_moments(),
+            actors=begin(env, agent, network, env_params, config.arenas, env_key),
+            opponent_fire=Ramp(*(jnp.asarray(x, jnp.float32) for x in ramp)),
+            key=run_key,
+            update=jnp.zeros((), jnp.int32),
+            guard=guard.begin(params, empty_moments(features.own_size), empty_moments()),
+        )
+
+    def pace(update: Int32[Array, ""], lowered: Float32[Array, ""]) -> ppo.Pace:
+        done = jnp.clip(update.astype(jnp.float32) / config.updates, 0.0, 1.0)
+
+        def fall(start: float, share: float) -> Float32[Array, ""]:
+            return jnp.float32(start) * (1.0 - (1.0 - share) * done)
+
+        rate_end = config.learning_rate_end if config.anneal else 1.0
+        return ppo.Pace(
+            learning_rate=lowered * fall(config.learning_rate, rate_end),
+            entropy_coefficient=fall(config.entropy_coefficient, config.entropy_end),
+        )
+
+    head_units = jnp.asarray(network.entropy_units, jnp.float32)
+
+    def watch(
+        state: TrainState, learnt: guard.Learner, metrics: ppo.UpdateMetrics, batch: ppo.Batch, reward: Array
+    ) -> tuple[guard.Learner, guard.GuardState, guard.Report]:
+        """What the guard makes of an update."""
+        if not config.guard:
+            return learnt, state.guard, guard.all_well(state.guard)
+        alive, valued = batch.alive, batch.valued
+        numbers = (reward, batch.log_density, batch.value, batch.advantage, batch.target)
+        counts = (alive, alive[..., None], valued, alive, valued)
+        read = {k: jnp.where(m, x, 0.0) for k, x, m in zip(_ROLLOUT, numbers, counts, strict=True)}
+        verdict = guard.judge(
+            config.guard_config, state.guard, metrics, learnt.params, batch.observation, read, head_units
+        )
+        before = guard.Learner(state.params, state.optimizer, state.observation_moments, state.return_moments)
+        return guard.settle(config.guard_config, state.guard, verdict, before, learnt, optimizer.init(state.params))
+
+    def update(state: TrainState, env_params: EnvParams) -> tuple[TrainState, Metrics]:
+        rollout_key, update_key = jax.random.split(jax.random.fold_in(state.key, state.update))
+        opponent_params = AgentParams(fire_probability=state.opponent_fire.at(state.update))
+
+        # Rollout; parameters and normaliser stay as they are throughout.
+        actors, rollout, carries, last_value, sums, seen = collect(
+            env,
+            agent,
+            network,
+            features,
+            clip,
+            env_params,
+            opponent_params,
+            state.params,
+            state.observation_moments,
+            state.actors,
+            rollout_key,
+            config.rollout_steps,
+            config.chunks,
+        )
+
+        # Advantages, in reward units.
+        value = to_reward_units(state.return_moments, rollout.value)
+        ended = rollout.terminated | rollout.truncated if paid_at_time_up else rollout.terminated
+        if through_death:
+            ended = jnp.broadcast_to(rollout.over[..., None], ended.shape)
+        valued = jnp.ones_like(rollout.alive) if through_death else rollout.alive
+        died = rollout.alive & rollout.terminated & ~rollout.over[..., None]
+        passed_on = jnp.where(died, share_after_death(config, state.update), 1.0) if through_death else None
+        advantage, returns = generalized_advantages(
+            reward=rollout.reward,
+            value=value,
+            terminated=ended,
+            truncated=jnp.zeros_like(rollout.truncated) if paid_at_time_up else rollout.truncated,
+            alive=valued,
+            final_value=to_reward_units(state.return_moments, rollout.final_value),
+            last_value=to_reward_units(state.return_moments, last_value),
+            gamma=config.gamma,
+            lam=config.gae_lambda,
+            passed_on=passed_on,
+        )
+
+        # The critic's units, then the update.
+        return_moments = merge(state.return_moments, batch_moments(returns, valued), config.return_memory)
+        batch = ppo.Batch(
+            observation=rollout.observation,
+            reset=rollout.reset,
+            alive=rollout.alive,
+            valued=valued,
+            sample=rollout.sample,
+            log_density=rollout.log_density,
+            value=rollout.value,
+            advantage=advantage,
+            target=to_value_units(return_moments, returns),
+        )
+        params, optimizer_state, update_metrics = ppo.update(
+            network,
+            config.ppo,
+            optimizer,
+            pace(state.update, guard.rate(config.guard_config, state.guard)),
+            state.params,
+            state.optimizer,
+            carries,
+            batch,
+            update_key,
+        )
+
+        # What was seen counts from the next rollout on.
+        moments = state.observation_moments
+        learnt = guard.Learner(
+            params=params,
+            optimizer=optimizer_state,
+            observation_moments=merge(moments, seen) if config.normalize_observations else moments,
+            return_moments=return_moments,
+        )
+        learner, guarded, report = watch(state, learnt, update_metrics, batch, rollout.reward)
+        after = TrainState(
+            params=learner.params,
+            optimizer=learner.optimizer,
+            observation_moments=learner.observation_moments,
+            return_moments=learner.return_moments,
+            actors=actors.replace(carry=guard.finite_or_zero(actors.carry)) if config.guard else actors,
+            opponent_fire=state.opponent_fire,
+            key=state.key,
+            update=state.update + 1,
+            guard=guarded,
+        )
+        metrics = Metrics(
+            rollout=sums,
+            update=update_metrics,
+            fire_probability=opponent_params.fire_probability,
+            value_mean=ppo.masked_mean(value, rollout.alive),
+            return_deviation=return_deviation(return_moments),
+            guard=report,
+        )
+        return after, metrics
+
+    def launch(state: TrainState, env_params: EnvParams) -> tuple[TrainState, Metrics]:
+        return jax.lax.scan(lambda s, _: update(s, env_params), state, None, config.updates_per_launch)
+
+    return Train(
+        config=config,
+        env_config=env_config,
+        network=network,
+        features=features,
+        init=jax.jit(init),
+        launch=jax.jit(launch, donate_argnums=0),
+        update=update,
+        guard_names=guard.names_of(
+            jax.eval_shape(network.init, jax.random.key(0)),
+            tuple(Observation.__dataclass_fields__),
+            _ROLLOUT,
+            network.head_names,
+        ),
+    )

@@ -1,0 +1,122 @@
+"""Wrong input to the commands: one sentence that names the field, exit status 2, before anything is compiled."""
+
+import json
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+
+import pytest
+
+from echelon_jax.cli.main import main
+from echelon_jax.runs.checkpoint import CheckpointError
+from echelon_jax.runs.sinks import append_line
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+def refused(capsys: pytest.CaptureFixture[str], *argv: str) -> str:
+    """Run a command that must fail and return its one sentence."""
+    assert main(list(argv)) == 2
+    error = capsys.readouterr().err.strip()
+    assert error.startswith("echelon: ")
+    assert "\n" not in error
+    return error
+
+
+@pytest.mark.parametrize(
+    ("argv", "field"),
+    [
+        (["train", "--size", "10"], "size_x"),
+        (["train", "--packs", "0"], "num_packs"),
+        (["train", "--packs", "3", "--size", "20"], "size_y"),
+        (["train", "--rules", "house"], "rules"),
+        (["train", "--mode", "blind"], "observation_mode"),
+        (["train", "--preset", "huge"], "preset"),
+        (["train", "--network", "transformer"], "network"),
+        (["train", "--arenas", "7"], "arenas"),
+        (["train", "--arenas", "6", "--minibatches", "4"], "minibatches"),
+        (["train", "--updates", "0"], "updates"),
+        (["train", "--updates", "60", "--bank-swap-every", "10", "--bank-swap-size", "5"], "bank_size"),
+        (["train", "--seeds", "0"], "seeds"),
+        (["train", "--reward-win", "1"], "win"),
+        (["train", "--rules", "original", "--reward-win", "1"], "reward_win"),
+        (["runs", "nowhere"], "nowhere"),
+        (["train", "--gamma", "1.5"], "gamma"),
+        (["train", "--save-every", "0"], "save-every"),
+        (["train", "--eval-games", "3"], "eval-games"),
+        (["train", "--resume"], "run-dir"),
+        (["bench", "--which", "sound"], "which"),
+        (["bench", "--train-arenas", "6"], "train-arenas"),
+    ],
+)
+def test_a_wrong_flag_is_one_sentence_that_names_its_field(
+    capsys: pytest.CaptureFixture[str], argv: list[str], field: str
+) -> None:
+    assert field in refused(capsys, *argv)
+
+
+def test_an_unknown_flag_exits_non_zero(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as stopped:
+        main(["train", "--arena-count", "8"])
+    assert stopped.value.code not in (0, None)
+    assert "arena-count" in capsys.readouterr().err
+
+
+def test_a_missing_checkpoint_is_named(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    assert "no checkpoint" in refused(capsys, "evaluate", str(tmp_path / "nowhere"))
+
+
+def test_a_foreign_directory_is_not_a_checkpoint(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    (tmp_path / "notes.txt").write_text("hello")
+    assert "neither a checkpoint" in refused(capsys, "evaluate", str(tmp_path))
+
+
+def test_a_damaged_manifest_is_reported(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    (tmp_path / "manifest.json").write_text('{"format": ')
+    assert "manifest" in refused(capsys, "evaluate", str(tmp_path))
+
+
+def test_a_newer_checkpoint_format_is_refused(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    (tmp_path / "manifest.json").write_text(json.dumps({"format": 999}))
+    assert "format 999" in refused(capsys, "evaluate", str(tmp_path))
+
+
+def test_an_unknown_opponent_is_refused(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    assert "opponents" in refused(capsys, "evaluate", str(tmp_path), "--opponents", "champion")
+
+
+def test_a_run_directory_that_cannot_be_made_is_refused(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    file = tmp_path / "file"
+    file.write_text("in the way")
+    assert "cannot write" in refused(capsys, "train", "--preset", "smoke", "--run-dir", str(file / "run"))
+
+
+def test_an_existing_run_is_not_overwritten(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    (tmp_path / "config.json").write_text("{}")
+    assert "already holds a run" in refused(capsys, "train", "--preset", "smoke", "--run-dir", str(tmp_path))
+    assert (tmp_path / "config.json").read_text() == "{}"
+
+
+def test_the_gpu_preset_says_in_one_sentence_that_there_is_no_gpu(capsys: pytest.CaptureFixture[str]) -> None:
+    assert "needs a GPU" in refused(capsys, "train", "--preset", "gpu")
+
+
+def test_train_py_and_evaluate_py_are_the_same_commands() -> None:
+    for door, command in (("train.py", "train"), ("evaluate.py", "evaluate")):
+        shown = subprocess.run(
+            [sys.executable, str(ROOT / door), "--help"], capture_output=True, text=True, timeout=120, cwd=ROOT
+        )
+        assert shown.returncode == 0
+        assert f"echelon {command}" in shown.stdout
+
+
+def test_the_console_command_is_declared() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    assert project["scripts"]["echelon"] == "echelon_jax.cli.main:main"
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs the device that is always full")
+def test_a_full_disk_is_one_sentence() -> None:
+    with pytest.raises(CheckpointError, match="No space left"):
+        append_line(Path("/dev/full"), {"update": 1})

@@ -1,0 +1,191 @@
+"""The product end to end, and the documentation: every command in README and docs is one that exists, and the main ones are run."""
+
+import json
+import os
+import re
+import shlex
+import signal
+from pathlib import Path
+from typing import Any
+
+import jupytext
+import nbclient
+import nbformat
+import pytest
+
+from echelon_jax.cli.main import main
+from echelon_jax.intervals import wilson
+from echelon_jax.runs.metric_names import PATTERNS, patterns_of
+from echelon_jax.runs.progress import Progress
+
+ROOT = Path(__file__).resolve().parents[2]
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
+TRAIN = ["train", "--preset", "smoke", "--updates", "3", "--save-every", "1"]
+
+
+def blocks(language: str) -> list[tuple[str, str]]:
+    """All fenced blocks of a language (a regular expression) in the documentation, as (page, text)."""
+    return [
+        (page.name, text)
+        for page in PAGES
+        for text in re.findall(rf"```{language}\n(.*?)```", page.read_text(), flags=re.DOTALL)
+    ]
+
+
+@pytest.fixture(scope="module")
+def run_dir(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A smoke run as a user makes it, stopped by a signal after two of its three updates, with its evaluation games."""
+    place = tmp_path_factory.mktemp("runs") / "smoke"
+    advance = Progress.advance
+
+    def stop_at_the_second(self: Progress, update: int, *rest: Any) -> None:
+        advance(self, update, *rest)
+        if update == 2:
+            os.kill(os.getpid(), signal.SIGTERM)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Progress, "advance", stop_at_the_second)
+        assert main([*TRAIN, "--run-dir", str(place), "--eval-games", "4"]) == 0
+    return place
+
+
+def test_training_leaves_a_checkpoint_metrics_and_a_table_of_games(run_dir: Path) -> None:
+    assert (run_dir / "checkpoints" / "00000002" / "manifest.json").is_file()
+    lines = [json.loads(line) for line in (run_dir / "metrics.jsonl").read_text().splitlines()]
+    assert [line["update"] for line in lines] == [1, 2]
+    games = json.loads((run_dir / "evaluation.json").read_text())
+    assert set(games) == {"scripted", "random"}
+    for result in games.values():
+        assert result["games"] == result["wins"] + result["draws"] + result["losses"] == 4
+        ends = [result[f"ended_by_{reason}"] for reason in ("zone_control", "elimination", "time_up")]
+        assert sum(ends) == pytest.approx(1.0)  # every game has a real end
+
+
+def test_every_metric_of_a_run_is_on_the_page_and_the_page_has_no_other(run_dir: Path) -> None:
+    names = set().union(*(json.loads(line) for line in (run_dir / "metrics.jsonl").read_text().splitlines()))
+    found = [patterns_of(name) for name in names]
+    assert all(len(patterns) == 1 for patterns in found)
+    assert {patterns[0] for patterns in found} == set(PATTERNS)
+
+
+def test_a_run_describes_and_sums_itself_up(run_dir: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    summary = json.loads((run_dir / "summary.json").read_text())
+    assert (summary["updates"], summary["planned"], summary["stopped_early"]) == (2, 3, True)
+    assert any((run_dir / "tensorboard").iterdir())
+    assert main(["runs", str(run_dir.parent), "--json"]) == 0
+    [listed] = json.loads(capsys.readouterr().out)
+    assert (listed["updates"], listed["checkpoints"]) == (2, 2)
+    assert set(listed["evaluation"]) == {"scripted", "random"}
+
+
+def test_evaluating_the_run_again_gives_the_same_games_and_pictures_of_them(
+    run_dir: Path, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    pictures = ["--out", str(tmp_path), "--gif", "3"]
+    assert main(["evaluate", str(run_dir), "--games", "4", "--arenas", "4", "--json", *pictures]) == 0
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["evaluation.json", "evaluation.png", "game3.gif"]
+    printed = json.loads(capsys.readouterr().out)
+    recorded = json.loads((run_dir / "evaluation.json").read_text())
+    assert printed["update"] == 2
+    assert printed["against"] == recorded
+
+
+def test_a_run_that_was_stopped_goes_on_to_its_end(run_dir: Path) -> None:
+    assert main(["train", "--resume", "--run-dir", str(run_dir), "--eval-games", "0"]) == 0
+    lines = [json.loads(line) for line in (run_dir / "metrics.jsonl").read_text().splitlines()]
+    assert [line["update"] for line in lines] == [1, 2, 3]
+    summary = json.loads((run_dir / "summary.json").read_text())
+    assert (summary["updates"], summary["planned"], summary["stopped_early"]) == (3, 3, False)
+
+
+def test_resuming_with_another_configuration_names_the_field(run_dir: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    other = [*TRAIN[:3], "--gamma", "0.9", "--resume", "--run-dir", str(run_dir)]
+    assert main(other) == 2
+    assert "gamma" in capsys.readouterr().err
+
+
+# -- Notebooks: they train and evaluate at the sizes above, so that their programs are compiled already ------------------------
+
+
+def run_notebooks(names: list[str], run_dir: Path) -> list[str]:
+    """Execute notebooks in one real kernel, emptied in between, and return the text each printed; errors are raised."""
+    books = [jupytext.read(ROOT / "notebooks" / f"{name}.py") for name in names]
+    whole = nbformat.v4.new_notebook(cells=[])
+    for book in books:
+        whole.cells += [nbformat.v4.new_code_cell("%reset -f"), *book.cells]
+    environment = os.environ | {"ECHELON_NOTEBOOKS": "small", "ECHELON_NOTEBOOK_RUN": str(run_dir), "MPLBACKEND": "agg"}
+    client = nbclient.NotebookClient(whole, timeout=None, resources={"metadata": {"path": str(ROOT)}})
+    client.execute(env=environment)
+    texts = []
+    for book in books:
+        nbformat.validate(book)
+        outputs = [output for cell in book.cells for output in cell.get("outputs", [])]
+        texts.append("".join(o.get("text", "") or o.get("data", {}).get("text/plain", "") for o in outputs))
+    return texts
+
+
+def test_notebooks_train_a_policy_and_evaluate_it_in_depth(tmp_path: Path) -> None:
+    place = tmp_path / "run"
+    trained, evaluated = run_notebooks(["train_in_five_minutes", "evaluate_a_policy"], place)
+    assert (place / "checkpoints" / "00000003" / "manifest.json").is_file()
+    assert "after update 3" in trained
+    assert "correlation" in evaluated
+    assert (place / "game0.gif").stat().st_size > 1000
+
+
+def test_the_parity_notebook_finds_that_all_agrees(tmp_path: Path) -> None:
+    [told] = run_notebooks(["parity_report"], tmp_path)
+    assert "Everything that was compared agrees or is explained" in told
+    assert "rows agree in every field" in told
+
+
+# -- The documentation -----------------------------------------------------------------------------------------------------
+
+
+def test_every_command_of_the_documentation_exists() -> None:
+    targets = set(re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(), flags=re.MULTILINE))
+    seen = 0
+    for page, text in blocks("(?:ba)?sh"):
+        for line in filter(None, map(str.strip, text.splitlines())):
+            words = shlex.split(line, comments=True)
+            if not words:
+                continue
+            seen += 1
+            program = Path(words[0]).name
+            if program == "make":
+                assert set(words[1:]) <= targets, (page, line)
+            elif program == "echelon":
+                with pytest.raises(SystemExit) as stopped:
+                    main([words[1], "--help"])
+                assert stopped.value.code == 0, (page, line)
+            elif program.startswith("python"):
+                made_by_a_run = words[1].startswith("runs/")
+                assert words[1] == "-m" or made_by_a_run or (ROOT / words[1]).is_file(), (page, line)
+            else:
+                assert program in ("pip", "cd"), (page, line)
+    assert seen >= 6
+
+
+def test_every_flag_of_the_documentation_exists(capsys: pytest.CaptureFixture[str]) -> None:
+    for page, text in blocks("(?:ba)?sh"):
+        for line in filter(None, map(str.strip, text.splitlines())):
+            words = shlex.split(line, comments=True)
+            if words and Path(words[0]).name == "echelon":
+                with pytest.raises(SystemExit):
+                    main([words[1], "--help"])
+                shown = capsys.readouterr().out
+                for flag in (word.split("=")[0] for word in words if word.startswith("--")):
+                    assert flag in shown, (page, line, flag)
+
+
+def test_the_library_example_of_the_readme_runs(capsys: pytest.CaptureFixture[str]) -> None:
+    [(_, example)] = [block for block in blocks("python") if block[0] == "README.md"]
+    exec(compile(example, "README.md", "exec"), {})
+    assert "(64, 10, 589) (64, 10) (64,)" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("wins", "games", "low", "high"), [(0, 0, 0.0, 1.0), (50, 100, 0.404, 0.596), (0, 10, 0.0, 0.278)]
+)
+def test_the_wilson_interval_has_its_textbook_values(wins: int, games: int, low: float, high: float) -> None:
+    assert wilson(wins, games) == pytest.approx((low, high), abs=1e-3)

@@ -1,0 +1,62 @@
+"""Starting a run from another run's policy."""
+
+import dataclasses
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from helpers.fake_env import CONFIG, CountingAgent, FakeEnv, fake_params
+
+from echelon_jax.config import EnvConfig
+from echelon_jax.runs.checkpoint import CheckpointError, save
+from echelon_jax.runs.warm_start import load_fitting, warm
+from echelon_jax.training.config import TrainConfig
+from echelon_jax.training.trainer import make_train
+
+TRAIN = TrainConfig(
+    arenas=2, rollout_steps=2, minibatches=1, updates=1, bank_size=1, network="original", hidden=4, lstm=4
+)
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory):
+    """A run of the small fake environment, saved, and its state."""
+    trainer = make_train(FakeEnv(), TRAIN, CountingAgent())
+    fresh = trainer.init(jax.random.key(0), fake_params())
+    state = fresh.replace(
+        params=jax.tree.map(lambda x: x + 1.0, fresh.params),
+        observation_moments=fresh.observation_moments.replace(count=jnp.float32(7.0)),
+    )
+    place = tmp_path_factory.mktemp("run")
+    save(place, state, TRAIN, CONFIG)
+    return place, fresh, state
+
+
+def test_a_run_begins_with_the_policy_and_its_normaliser_and_nothing_else(run):
+    place, fresh, state = run
+    larger = dataclasses.replace(CONFIG, size_x=60, size_y=60)  # another map is no obstacle
+    begun = warm(fresh, load_fitting(place, TRAIN, larger))
+    for a, b in zip(jax.tree.leaves(begun.params), jax.tree.leaves(state.params)):
+        assert np.array_equal(a, b)
+    assert float(begun.observation_moments.count) == 7.0
+    assert begun.optimizer is fresh.optimizer and begun.actors is fresh.actors
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [({"hidden": 8}, "hidden = 4, this run has hidden = 8"), ({"network": "modern"}, "network = 'original'")],
+)
+def test_another_network_is_refused_by_name(run, change, message):
+    with pytest.raises(CheckpointError, match=message):
+        load_fitting(run[0], dataclasses.replace(TRAIN, **change), CONFIG)
+
+
+def test_another_observation_is_refused(run):
+    with pytest.raises(CheckpointError, match="another observation"):
+        load_fitting(run[0], TRAIN, EnvConfig.original(comm_dim=4))
+
+
+def test_a_place_without_a_policy_is_refused(tmp_path):
+    with pytest.raises(CheckpointError, match="there is no checkpoint"):
+        load_fitting(tmp_path / "nowhere", TRAIN, CONFIG)
