@@ -16,10 +16,16 @@ import jax.numpy as jnp
 
 from echelon_jax.agents.base import Agent, AgentParams
 from echelon_jax.agents.built_in import BuiltIn, BuiltInParams
+from echelon_jax.agents.skill.agent import Skilled
+from echelon_jax.agents.skill.levels import NAMES, skill_params
 from echelon_jax.config import EnvConfig
 
 SCRIPTED, RANDOM = "scripted", "random"
-FORMS = "scripted, scripted:RATE with a fire rate from 0 to 1, random, or package.module:Class"
+ORIGINAL = "original"
+FORMS = (
+    f"scripted, scripted:RATE with a fire rate from 0 to 1, scripted:LEVEL with one of {', '.join(NAMES)}, random, or "
+    "package.module:Class"
+)
 _OWN = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*:[A-Za-z_]\w*")
 
 
@@ -51,7 +57,9 @@ def make_agent(name: str, env_config: EnvConfig, fire_probability: float = 1.0) 
         return _built_in(env_config, fire_probability, random=True)
     if kind != SCRIPTED:
         return _own(name, env_config, fire_probability)
-    if not colon:
+    if what in NAMES:
+        return Made(Skilled(env_config), skill_params(what, fire_probability))
+    if not colon or what == ORIGINAL:
         return _built_in(env_config, fire_probability, random=False)
     try:
         rate = float(what)
