@@ -96,12 +96,14 @@ def main() -> None:
     set_up_jax(args.threads)
     from learning import untrained
 
+    from echelon_jax.agents.registry import check_opponent_name
     from echelon_jax.cli.evaluate import evaluate_policy
     from echelon_jax.runs.checkpoint import CheckpointError, load_policy
-    from echelon_jax.training.config import OPPONENTS
 
-    if args.opponent not in OPPONENTS:
-        parser.error(f"--opponent must be one of {', '.join(OPPONENTS)}, got {args.opponent!r}")
+    try:
+        check_opponent_name(args.opponent)
+    except ValueError as error:
+        parser.error(str(error))
     try:
         policies = [load_policy(run) for run in args.runs]
     except CheckpointError as error:

@@ -16,6 +16,8 @@ import jax.numpy as jnp
 
 from echelon_jax.agents.base import Agent, AgentParams
 from echelon_jax.agents.built_in import BuiltIn, BuiltInParams
+from echelon_jax.agents.random import RandomAgent
+from echelon_jax.agents.scripted import Scripted
 from echelon_jax.agents.skill.agent import Skilled
 from echelon_jax.agents.skill.levels import NAMES, skill_params
 from echelon_jax.config import EnvConfig
@@ -41,36 +43,51 @@ def is_agent_name(name: str) -> bool:
     return name in (SCRIPTED, RANDOM) or name.startswith(f"{SCRIPTED}:") or _OWN.fullmatch(name) is not None
 
 
-def make_agent(name: str, env_config: EnvConfig, fire_probability: float = 1.0) -> Made:
+def check_opponent_name(name: str) -> None:
+    """Raise a ValueError unless a run can be trained against the agent of this name, by its form; rates are the run's own."""
+    kind, _, what = name.partition(":")
+    own = kind != SCRIPTED and _OWN.fullmatch(name) is not None
+    if name in (SCRIPTED, RANDOM) or (kind == SCRIPTED and what in (ORIGINAL, *NAMES)) or own:
+        return
+    raise ValueError(
+        f"opponent must be {SCRIPTED}, {SCRIPTED}:LEVEL with one of {', '.join(NAMES)}, {RANDOM}, or package.module:Class, got {name!r}"
+    )
+
+
+def make_agent(name: str, env_config: EnvConfig, fire_probability: float = 1.0, alone: bool = False) -> Made:
     """Return the agent of a name, made for a game.
 
     Arguments:
         name: one of the forms above.
         env_config: the game.
         fire_probability: of a scripted opponent whose name tells no rate.
+        alone: make `scripted` and `random` without each other: a smaller program, but one for each.
 
     Raises:
         ValueError: an unknown name, a rate out of range, or a class that cannot be imported or is no agent.
     """
     kind, colon, what = name.partition(":")
     if name == RANDOM:
-        return _built_in(env_config, fire_probability, random=True)
+        return _built_in(env_config, fire_probability, random=True, alone=alone)
     if kind != SCRIPTED:
         return _own(name, env_config, fire_probability)
     if what in NAMES:
         return Made(Skilled(env_config), skill_params(what, fire_probability))
     if not colon or what == ORIGINAL:
-        return _built_in(env_config, fire_probability, random=False)
+        return _built_in(env_config, fire_probability, random=False, alone=alone)
     try:
         rate = float(what)
     except ValueError:
         rate = -1.0
     if not 0 <= rate <= 1:
         raise ValueError(f"opponents must be {FORMS}, got {name!r}")
-    return _built_in(env_config, rate, random=False)
+    return _built_in(env_config, rate, random=False, alone=alone)
 
 
-def _built_in(env_config: EnvConfig, fire_probability: float, random: bool) -> Made:
+def _built_in(env_config: EnvConfig, fire_probability: float, random: bool, alone: bool) -> Made:
+    if alone:
+        agent: Agent = RandomAgent(env_config) if random else Scripted(env_config)
+        return Made(agent, AgentParams(fire_probability=jnp.float32(fire_probability)))
     params = BuiltInParams(fire_probability=jnp.float32(fire_probability), random=jnp.asarray(random))
     return Made(BuiltIn(env_config), params)
 

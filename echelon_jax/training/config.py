@@ -6,13 +6,13 @@ import dataclasses
 import math
 from typing import Any
 
+from echelon_jax.agents.registry import check_opponent_name
 from echelon_jax.policies.distributions import LOG_STD_RANGE
 from echelon_jax.policies.registry import check_network_name
 from echelon_jax.training.curriculum import REWARD_WEIGHTS, parse
 from echelon_jax.training.guard import GuardConfig
 from echelon_jax.training.ppo import PPOConfig
 
-OPPONENTS = ("scripted", "random")
 PRESETS = ("smoke", "cpu", "gpu")
 MAX_WEIGHT = 1000.0
 
@@ -58,7 +58,7 @@ class TrainConfig:
         normalize_observations: subtract running means and divide by deviations, continuous features only.
         observation_clip: clip of normalised features, 0 for none (with a clip the network cannot be exported).
         return_memory: share of the weight of earlier returns that the scale of returns keeps per update.
-        opponent: one of OPPONENTS.
+        opponent: a name that `agents.registry` knows; its fire rate is that of the next three fields.
         fire_start: the scripted opponent's fire probability at the first update.
         fire_end: its fire probability from update `fire_ramp` on.
         fire_ramp: updates of the linear rise; 0 means `fire_end` from the start.
@@ -192,8 +192,7 @@ class TrainConfig:
             if not isinstance(getattr(self, field), bool):
                 raise ValueError(f"{field} must be true or false, got {getattr(self, field)!r}")
         check_network_name(self.network)
-        if self.opponent not in OPPONENTS:
-            raise ValueError(f"opponent must be one of {', '.join(OPPONENTS)}, got {self.opponent!r}")
+        check_opponent_name(self.opponent)
         for field in (f"reward_{name}" for name in REWARD_WEIGHTS):
             value = getattr(self, field)
             number = isinstance(value, (int, float)) and not isinstance(value, bool) and abs(value) <= MAX_WEIGHT

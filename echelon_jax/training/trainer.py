@@ -20,8 +20,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float32, Int32, Key
 
 from echelon_jax.agents.base import Agent, AgentParams
-from echelon_jax.agents.random import RandomAgent
-from echelon_jax.agents.scripted import Scripted
+from echelon_jax.agents.registry import make_agent
 from echelon_jax.config import EnvConfig
 from echelon_jax.env.state import EnvParams
 from echelon_jax.policies.features import Features, Observation
@@ -103,15 +102,6 @@ class Train:
     guard_names: guard.Names
 
 
-def make_opponent(name: str, env_config: EnvConfig) -> Agent:
-    """Return the opponent of a configuration by its name."""
-    if name == "random":
-        return RandomAgent(env_config)
-    if name == "scripted":
-        return Scripted(env_config)
-    raise ValueError(f"opponent must be scripted or random, got {name!r}")
-
-
 def make_train(env: BatchEnv, config: TrainConfig, opponent: Agent | None = None) -> Train:
     """Return the trainer of an auto-resetting environment; `opponent` replaces the one that `config` names.
 
@@ -122,7 +112,10 @@ def make_train(env: BatchEnv, config: TrainConfig, opponent: Agent | None = None
     env_config = env.config
     network = make_network(config, env_config)
     features = network.features
-    agent = make_opponent(config.opponent, env_config) if opponent is None else opponent
+    if opponent is None:
+        agent, opponent_numbers = make_agent(config.opponent, env_config, alone=True)
+    else:
+        agent, opponent_numbers = opponent, AgentParams(fire_probability=jnp.float32(1.0))
     optimizer = ppo.make_optimizer(config.max_grad_norm)
     clip = config.observation_clip or None
     # The modern reward pays the game's result when time runs out as well; a value on top of it would pay twice.
@@ -179,7 +172,7 @@ def make_train(env: BatchEnv, config: TrainConfig, opponent: Agent | None = None
 
     def update(state: TrainState, env_params: EnvParams) -> tuple[TrainState, Metrics]:
         rollout_key, update_key = jax.random.split(jax.random.fold_in(state.key, state.update))
-        opponent_params = AgentParams(fire_probability=state.opponent_fire.at(state.update))
+        opponent_params = opponent_numbers.replace(fire_probability=state.opponent_fire.at(state.update))
 
         # Rollout; parameters and normaliser stay as they are throughout.
         actors, rollout, carries, last_value, sums, seen = collect(
