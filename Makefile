@@ -53,7 +53,7 @@ FUZZ ?=
 fuzz: $(VENV)/.run
 	$(BIN)/python -m echelon_jax.parity.fuzzing.command $(FUZZ)
 
-# 10,000 random games under the mended rules that must leave nothing wrong behind.
+# 10,000 random games under the revised rules that must leave nothing wrong behind.
 soak: $(VENV)/.run
 	$(BIN)/python benchmarks/soak.py
 

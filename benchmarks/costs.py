@@ -1,4 +1,4 @@
-"""What the mended rules and the modern observation cost: `python benchmarks/costs.py`.
+"""What the revised rules and the modern observation cost: `python benchmarks/costs.py`.
 
 Two comparisons, both in one process, one thread, the two sides taking turns, in CPU time:
 
@@ -83,7 +83,7 @@ def advance(env: Any, arenas: int, worlds: int = 16) -> tuple[Any, Any]:
 
     params = env.params(env.make_bank(generate_worlds(env.config, bank_seeds(0, 0, 0, worlds))))
     state, _ = env.reset_batch(params, jax.random.split(jax.random.key(0), arenas))
-    mechs, zone = state.sim.mechs, state.place.zone
+    mechs, zone = state.sim.mechs, state.arena_map.zone
     away, angle, yaw = jax.random.uniform(jax.random.key(1), (3, *mechs.yaw.shape))
     moment = jax.random.uniform(jax.random.key(2), (arenas, 1, 1))
     reach, angle = (zone[:, 2:] + AROUND) * jnp.sqrt(away), 2 * jnp.pi * angle
@@ -112,7 +112,7 @@ def observation(arenas: int, repeats: int, packs: int, mode: str) -> dict[str, A
         # The last result is written over, so that no time goes into asking the system for memory.
         run = jax.jit(lambda rules, state, last: look(config, rules, state), donate_argnums=2, keep_unused=True)
         shape = (arenas, config.num_mechs, config.observation_size)
-        seen = state if config.observation == "modern" else state.replace(recall=None)
+        seen = state if config.observation == "modern" else state.replace(memory=None)
         return run, seen, jnp.zeros(shape, jnp.float32)
 
     looks = {name: list(looking(config)) for name, config in configs.items()}

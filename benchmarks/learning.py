@@ -45,21 +45,21 @@ LONG = {
 }
 # Of each comparison: its variants as (what it changes in the training configuration, rules).
 COMPARISONS: dict[str, dict[str, tuple[dict[str, Any], str]]] = {
-    "networks": {"modern": ({}, "mended"), "original": (ORIGINAL_NETWORK, "mended")},
+    "networks": {"modern": ({}, "revised"), "original": (ORIGINAL_NETWORK, "revised")},
     "ablations": {
-        "modern": (SMALL, "mended"),
-        "no_layer_norm": ({**SMALL, "layer_norm": False}, "mended"),
-        "mean_pooling": ({**SMALL, "attention": False}, "mended"),
-        "share_after_death": ({**SMALL, "after_death": 1.0}, "mended"),
+        "modern": (SMALL, "revised"),
+        "no_layer_norm": ({**SMALL, "layer_norm": False}, "revised"),
+        "mean_pooling": ({**SMALL, "attention": False}, "revised"),
+        "share_after_death": ({**SMALL, "after_death": 1.0}, "revised"),
     },
-    "rules": {"mended": (ORIGINAL_NETWORK, "mended"), "original": (ORIGINAL_NETWORK, "original")},
-    "long": {"modern": (LONG, "mended")},
+    "rules": {"revised": (ORIGINAL_NETWORK, "revised"), "original": (ORIGINAL_NETWORK, "original")},
+    "long": {"modern": (LONG, "revised")},
 }
 PRESETS = {"networks": "cpu", "ablations": "smoke", "rules": "cpu", "long": "cpu"}
 TITLES = {
     "networks": "The modern network against the original's",
     "ablations": "What the parts of the modern learner do",
-    "rules": "The mended game against the original's",
+    "rules": "The revised game against the original's",
     "long": "Longer runs",
 }
 SHOWN = {"win_rate": "wins in training", "zone_share": "zone share", "per_episode/damage_learner": "damage per episode"}
@@ -109,7 +109,7 @@ def run_seed(seed: int, preset: str, overrides: dict[str, Any], rules: str, game
     keys = ("update", "env_steps", "env_steps_per_cpu_second", *SHOWN)
     curve = [{key: line.get(key) for key in keys} for line in map(json.loads, lines)]
     # From the lines, so that a run that was cut off and resumed costs all that it cost; compiling is not in them.
-    steps = config.decisions_per_update * config.updates_per_launch
+    steps = config.decisions_per_update * config.updates_per_call
     cpu = sum(steps / point["env_steps_per_cpu_second"] for point in curve)
     kept = {
         name: {key: row[key] for key in (*JUDGED, "win_rate_low", "win_rate_high")} for name, row in results.items()

@@ -33,7 +33,7 @@ def mirror(games: int, arenas: int, size: int, packs: int, mode: str, seed: int,
     from echelon_jax.intervals import wilson
     from echelon_jax.worldgen.bank import evaluation_seeds, generate_worlds
 
-    make = EnvConfig.mended if rules == "mended" else EnvConfig.original
+    make = EnvConfig.revised if rules == "revised" else EnvConfig.original
     config = make(size_x=size, size_y=size, num_packs=packs, observation_mode=mode)
     began = time.perf_counter()
     worlds = generate_worlds(config, evaluation_seeds(seed, games // 2))
@@ -72,7 +72,7 @@ def main() -> int:
     parser.add_argument("--packs", type=int, default=1)
     parser.add_argument("--mode", choices=("full", "partial"), default="full")
     parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--rules", choices=("mended", "original"), default="mended")
+    parser.add_argument("--rules", choices=("revised", "original"), default="revised")
     parser.add_argument("--threads", type=int, default=1)
     args = parser.parse_args()
     if args.games < 2 or args.games % 2:

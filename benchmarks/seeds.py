@@ -29,7 +29,7 @@ def main() -> None:
     parser.add_argument("--launches", type=int, default=3)
     parser.add_argument("--arenas", type=int, default=8)
     parser.add_argument("--size", type=int, default=28)
-    parser.add_argument("--rules", choices=RULE_SETS, default="mended")
+    parser.add_argument("--rules", choices=RULE_SETS, default="revised")
     parser.add_argument("--network", default="modern")
     parser.add_argument("--opponent", default="scripted")
     given = parser.parse_args()
@@ -58,7 +58,7 @@ def main() -> None:
             if number:  # the first warms up
                 best[name] = min(best.get(name, spent), spent)
     for name, spent in best.items():
-        decisions = config.decisions_per_update * config.updates_per_launch
+        decisions = config.decisions_per_update * config.updates_per_call
         print(
             f"{name}: {spent:.2f} s per launch and learner ({1e6 * spent / decisions:.0f} us per decision of an arena)"
         )

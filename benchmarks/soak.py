@@ -1,6 +1,6 @@
 """Long random play that must leave nothing wrong behind: `python benchmarks/soak.py --games 10000`.
 
-Plays games of uniform random actions on both sides under the mended rules, with their modern interface, and counts over all
+Plays games of uniform random actions on both sides under the revised rules, with their modern interface, and counts over all
 decision steps: observations or rewards that are not finite, living mechs inside a wall or above the map, shots and clouds that
 found no slot, and mechs that lived through a whole game of a minute without ever leaving their spawn. Prints the counts; exit
 status 1 if any is not 0.
@@ -89,7 +89,7 @@ def soak(games: int, arenas: int, size: int, seed: int, rules: str, worlds: int 
     from echelon_jax.env.environment import Echelon
     from echelon_jax.worldgen.bank import bank_seeds, generate_worlds
 
-    make = EnvConfig.mended if rules == "mended" else EnvConfig.original
+    make = EnvConfig.revised if rules == "revised" else EnvConfig.original
     env = Echelon(make(size_x=size, size_y=size))
     params = env.params(env.make_bank(generate_worlds(env.config, bank_seeds(seed, 0, 0, worlds))))
     launch = make_launch(env, arenas)
@@ -116,7 +116,7 @@ def main() -> int:
     parser.add_argument("--worlds", type=int, default=1024)
     parser.add_argument("--size", type=int, default=40)
     parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--rules", choices=("mended", "original"), default="mended")
+    parser.add_argument("--rules", choices=("revised", "original"), default="revised")
     parser.add_argument("--threads", type=int, default=1)
     args = parser.parse_args()
     set_up_jax(args.threads)

@@ -11,8 +11,8 @@ from echelon_jax.rules.formation import formation_pitch, smallest_map, smallest_
 OBSERVATION_MODES = ("full", "partial")
 INTERFACE_FIELDS = ("observation", "actions", "reward")
 INTERFACES = ("original", "modern")  # what those may be
-RULE_SETS = ("original", "mended")
-# Rules of the original that are mended where the switch is on, as it is by default.
+RULE_SETS = ("original", "revised")
+# Rules of the original that are revised where the switch is on, as it is by default.
 SWITCHES = (
     "spawn_without_overlap",
     "true_voxel_hp",
@@ -48,7 +48,7 @@ def _is_number(value: object) -> bool:
 
 @dataclasses.dataclass(frozen=True)
 class EnvConfig:
-    """Everything about an arena that is compiled in; by default the mended game, `EnvConfig.original()` is the original's.
+    """Everything about an arena that is compiled in; by default the revised game, `EnvConfig.original()` is the original's.
 
     Attributes:
         size_x, size_y, size_z: map size in voxels. x and y at least 20, and y at least 4 + 7 per pack (4 + 8 with
@@ -63,7 +63,7 @@ class EnvConfig:
         target_selection, ewar, observation_control, communication: the original's four enable switches.
         voxel_size_m: edge of a voxel in metres; scales gravity only.
         clearance_z: levels counted by the local obstacle map.
-        spawn_without_overlap ... tie_is_draw: the mended rules, one switch each, on by default; see docs/differences.md.
+        spawn_without_overlap ... tie_is_draw: the revised rules, one switch each, on by default; see docs/differences.md.
         observation, actions, reward: "modern" (the default) or "original".
 
     Raises:
@@ -187,7 +187,7 @@ class EnvConfig:
         return cls(**{**letter, **overrides})
 
     @classmethod
-    def mended(cls, **overrides: Any) -> EnvConfig:
+    def revised(cls, **overrides: Any) -> EnvConfig:
         """The default game, `EnvConfig(**overrides)`, by the name of its rule set."""
         return cls(**overrides)
 
@@ -225,7 +225,7 @@ class EnvConfig:
 
     @property
     def max_steps(self) -> int:
-        """Decision steps until time is up (environment spec 4.1)."""
+        """Decision steps until time is up (docs/spec/environment.md 4.1)."""
         return math.ceil(self.max_episode_seconds / (self.dt * self.substeps))
 
     @property

@@ -43,7 +43,7 @@ from echelon_jax.training.config import TrainConfig
 # %% [markdown]
 # ## The game and the learner
 #
-# `EnvConfig()` is the mended game with its modern observation, actions and reward; `EnvConfig.original()` is the original to the
+# `EnvConfig()` is the revised game with its modern observation, actions and reward; `EnvConfig.original()` is the original to the
 # letter. A preset fills the training configuration, and every field can be overridden (docs/configuration.md).
 
 # %%

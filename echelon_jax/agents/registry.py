@@ -8,8 +8,6 @@ my_package.bots:Rusher     a class of the user's own, made with the EnvConfig, t
 
 from __future__ import annotations
 
-import importlib
-import re
 from typing import NamedTuple
 
 import jax.numpy as jnp
@@ -21,6 +19,7 @@ from echelon_jax.agents.scripted import Scripted
 from echelon_jax.agents.skill.agent import Skilled
 from echelon_jax.agents.skill.levels import NAMES, skill_params
 from echelon_jax.config import EnvConfig
+from echelon_jax.plugins import is_import_path, load
 
 SCRIPTED, RANDOM = "scripted", "random"
 ORIGINAL = "original"
@@ -28,7 +27,6 @@ FORMS = (
     f"scripted, scripted:RATE with a fire rate from 0 to 1, scripted:LEVEL with one of {', '.join(NAMES)}, random, or "
     "package.module:Class"
 )
-_OWN = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*:[A-Za-z_]\w*")
 
 
 class Made(NamedTuple):
@@ -40,18 +38,17 @@ class Made(NamedTuple):
 
 def is_agent_name(name: str) -> bool:
     """Whether a name is one of an agent by its form, and not the path of a policy; whether it can be made is not asked."""
-    return name in (SCRIPTED, RANDOM) or name.startswith(f"{SCRIPTED}:") or _OWN.fullmatch(name) is not None
+    return name in (SCRIPTED, RANDOM) or name.startswith(f"{SCRIPTED}:") or is_import_path(name)
 
 
 def check_opponent_name(name: str) -> None:
     """Raise a ValueError unless a run can be trained against the agent of this name, by its form; rates are the run's own."""
     kind, _, what = name.partition(":")
-    own = kind != SCRIPTED and _OWN.fullmatch(name) is not None
+    own = kind != SCRIPTED and is_import_path(name)
     if name in (SCRIPTED, RANDOM) or (kind == SCRIPTED and what in (ORIGINAL, *NAMES)) or own:
         return
-    raise ValueError(
-        f"opponent must be {SCRIPTED}, {SCRIPTED}:LEVEL with one of {', '.join(NAMES)}, {RANDOM}, or package.module:Class, got {name!r}"
-    )
+    levels = f"{SCRIPTED}:LEVEL with one of {', '.join(NAMES)}"
+    raise ValueError(f"opponent must be {SCRIPTED}, {levels}, {RANDOM}, or package.module:Class, got {name!r}")
 
 
 def make_agent(name: str, env_config: EnvConfig, fire_probability: float = 1.0, alone: bool = False) -> Made:
@@ -93,16 +90,9 @@ def _built_in(env_config: EnvConfig, fire_probability: float, random: bool, alon
 
 
 def _own(name: str, env_config: EnvConfig, fire_probability: float) -> Made:
-    if _OWN.fullmatch(name) is None:
+    if not is_import_path(name):
         raise ValueError(f"opponents must be {FORMS}, got {name!r}")
-    module, _, attribute = name.partition(":")
-    try:
-        made = getattr(importlib.import_module(module), attribute)
-    except ImportError as error:
-        raise ValueError(f"opponents must be importable, and {module!r} is not: {error}") from error
-    except AttributeError as error:
-        raise ValueError(f"opponents must exist, and {module!r} has no {attribute!r}") from error
-    agent = made(env_config)
+    agent = load(name, "opponents")(env_config)
     if not isinstance(agent, Agent):
         raise ValueError(f"opponents must have init, act and reset_where (agents.base.Agent), {name!r} lacks one")
     try:

@@ -1,7 +1,7 @@
-"""The original's scripted opponent for every mech of a batch of arenas (learning spec 1.1 to 1.4).
+"""The original's scripted opponent for every mech of a batch of arenas (docs/spec/arena.md 1.1 to 1.4).
 
 It sees the whole state: aims at the nearest living enemy, drives to the zone, keeps a distance, fires what reaches, and
-frees itself by reversing and strafing when it has not moved for a while. The order is that of the spec.
+frees itself by reversing and strafing when it has not moved for a while. The order is that of docs/spec/arena.md 1.2.
 """
 
 from __future__ import annotations
@@ -257,7 +257,7 @@ class Scripted:
         d: Float32[Array, "arenas mechs"],
     ) -> tuple[Float32[Array, "arenas mechs"], Float32[Array, "arenas mechs"]]:
         """Forward and strafe towards the zone, or half way back to the team's centre (steps 5 and 7)."""
-        mechs, zone = state.sim.mechs, state.place.zone
+        mechs, zone = state.sim.mechs, state.arena_map.zone
         x, y, z = (mechs.position[..., a] for a in range(3))
         radius = zone[:, None, 2]
         gx, gy = zone[:, None, 0] - x, zone[:, None, 1] - y

@@ -98,7 +98,7 @@ def bench_env(arenas: int, seconds: float) -> dict[str, float]:
     resetting = AutoReset(env)
     params = env.params(env.make_bank(generate_worlds(config, bank_seeds(0, 0, 0, 64))))
 
-    def launch(state: Any, params: Any, key: Any) -> Any:
+    def call(state: Any, params: Any, key: Any) -> Any:
         def one(state: Any, key: Any) -> tuple[Any, Any]:
             env_key, action_key = jax.random.split(key)
             shape = (arenas, config.num_mechs, config.action_size)
@@ -113,7 +113,7 @@ def bench_env(arenas: int, seconds: float) -> dict[str, float]:
 
     state, _ = jax.jit(env.reset_batch)(params, jax.random.split(jax.random.key(0), arenas))
     key = jax.random.key(1)
-    compiled, trace_seconds, compile_seconds = _compile(jax.jit(launch, donate_argnums=0), state, params, key)
+    compiled, trace_seconds, compile_seconds = _compile(jax.jit(call, donate_argnums=0), state, params, key)
     carry = [state]
 
     def run(i: int) -> None:
@@ -149,7 +149,7 @@ def bench_train(arenas: int, seconds: float) -> dict[str, float]:
     train_config = TrainConfig(arenas=arenas, rollout_steps=128, epochs=4, minibatches=4, hidden=128, lstm=128)
     trainer = make_train(AutoReset(env), train_config)
     state = trainer.init(jax.random.key(0), params)
-    compiled, trace_seconds, compile_seconds = _compile(trainer.launch, state, params)
+    compiled, trace_seconds, compile_seconds = _compile(trainer.run_updates, state, params)
     carry = [state]
 
     def run(i: int) -> None:

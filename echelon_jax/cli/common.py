@@ -18,6 +18,7 @@ from echelon_jax.config import RULE_SETS, SWITCHES, EnvConfig
 if TYPE_CHECKING:
     from rich.table import Table
 
+OLD_RULE_SETS = {"mended": "revised"}  # names that earlier versions had
 INTERFACE = ("observation", "actions", "reward")
 SWITCH_TEXTS = {
     "spawn_without_overlap": "Mechs spawn apart instead of inside each other.",
@@ -44,15 +45,15 @@ class GameFlags:
     """The game to play."""
 
     rules: str | None = None
-    """Rule set: `mended` (the default, docs/differences.md), or `original` to the letter."""
+    """Rule set: `revised` (the default, docs/differences.md), or `original` to the letter."""
     size: int | None = None
-    """Edge of the square map in voxels, at least 20; 28 under mended rules. `--size-x` and `--size-y` set one edge."""
+    """Edge of the square map in voxels, at least 20; 28 under revised rules. `--size-x` and `--size-y` set one edge."""
     packs: int | None = None
     """Packs of five mechs per team: 1 (the default) is 5 against 5, 2 is 10 against 10."""
     mode: str | None = None
     """Observation mode: `full` (the default) or `partial`."""
     observation: str | None = None
-    """Observation vector: `original` or `modern`; by default modern under mended rules and the original's under original ones."""
+    """Observation vector: `original` or `modern`; by default modern under revised rules and the original's under original ones."""
     actions: str | None = None
     """Action vector, likewise."""
     reward: str | None = None
@@ -69,12 +70,13 @@ class GameFlags:
         Raises:
             UsageError: naming the field and its allowed values.
         """
-        if self.rules is not None and self.rules not in RULE_SETS:
+        rules = OLD_RULE_SETS.get(self.rules, self.rules) if self.rules is not None else None
+        if rules is not None and rules not in RULE_SETS:
             raise UsageError(f"rules must be one of {', '.join(RULE_SETS)}, got {self.rules!r}")
         fields: dict[str, Any] = {"size_x": default_size, "size_y": default_size} if base is None else dict(base)
-        if base is None or self.rules is not None:
-            mended = self.rules != "original"
-            fields |= dict.fromkeys(SWITCHES, mended) | dict.fromkeys(INTERFACE, "modern" if mended else "original")
+        if base is None or rules is not None:
+            revised = rules != "original"
+            fields |= dict.fromkeys(SWITCHES, revised) | dict.fromkeys(INTERFACE, "modern" if revised else "original")
         named = {"size_x": self.size, "size_y": self.size, "num_packs": self.packs, "observation_mode": self.mode}
         named |= {name: getattr(self, name) for name in INTERFACE}
         fields |= {name: value for name, value in named.items() if value is not None} | given(self.more)
@@ -106,12 +108,12 @@ def set_up_jax(threads: int = 0) -> None:
     if threads:
         os.environ["NPROC"] = str(threads)
     cache = Path(os.environ.get("XDG_CACHE_HOME", Path.home() / ".cache")) / "echelon-jax" / "xla" / machine_key()
-    place = os.environ.setdefault("JAX_COMPILATION_CACHE_DIR", str(cache))
+    path = os.environ.setdefault("JAX_COMPILATION_CACHE_DIR", str(cache))
     least = os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "1")
     import jax
 
     # JAX has read its environment already where it was imported before.
-    jax.config.update("jax_compilation_cache_dir", place)
+    jax.config.update("jax_compilation_cache_dir", path)
     jax.config.update("jax_persistent_cache_min_compile_time_secs", float(least))
 
 

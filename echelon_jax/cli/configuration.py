@@ -39,7 +39,7 @@ def read_configuration(path: Path) -> tuple[dict[str, Any], dict[str, Any]]:
         raise UsageError(f"config {file} is not JSON: {error}") from error
     if not isinstance(described, dict) or not isinstance(described.get("train"), dict):
         raise UsageError(f"config {file} must have the sections train and env of a run's config.json")
-    sections = described["train"], described.get("env", {})
+    sections = migrations.renamed(described["train"]), described.get("env", {})
     _refuse_unknown(file, "", described, DESCRIBED)
     for section, fields, kind in zip(("train.", "env."), sections, (TrainConfig, EnvConfig), strict=True):
         _refuse_unknown(file, section, fields, [f.name for f in dataclasses.fields(kind)])
@@ -76,17 +76,17 @@ def page() -> str:
     for field in dataclasses.fields(TrainConfig):
         values = " | ".join(_show(getattr(preset, field.name)) for preset in presets)
         lines.append(f"| `{field.name}` | {values} | {texts.get(field.name, '')} |")
-    lines += ["", "## Game", "", "| field | mended | original | |", "| --- | --- | --- | --- |"]
+    lines += ["", "## Game", "", "| field | revised | original | |", "| --- | --- | --- | --- |"]
     texts = field_texts(EnvConfig) | SWITCH_TEXTS
     for field in dataclasses.fields(EnvConfig):
-        mended, original = (
+        revised, original = (
             _show(getattr(made, field.name))
             for made in (
-                EnvConfig.mended(observation="modern", actions="modern", reward="modern"),
+                EnvConfig.revised(observation="modern", actions="modern", reward="modern"),
                 EnvConfig.original(),
             )
         )
-        lines.append(f"| `{field.name}` | {mended} | {original} | {texts.get(field.name, '')} |")
+        lines.append(f"| `{field.name}` | {revised} | {original} | {texts.get(field.name, '')} |")
     lines += [
         "",
         "`--size`, `--packs` and `--mode` are short for `size_x` and `size_y`, `num_packs` and `observation_mode`; `--rules`",

@@ -117,8 +117,8 @@ class EvaluateCommand:
         (out / "evaluation.json").write_text(json.dumps(result.report(), indent=1))
         write_figure(out / "evaluation.png", evaluation_figure(result))
         if record is not None and record.game is not None:
-            place = out / f"game{record.game}.gif"
-            write_gif(place, result.env_config, record.frames, a_is_blue=record.game % 2 == 0)
+            path = out / f"game{record.game}.gif"
+            write_gif(path, result.env_config, record.frames, a_is_blue=record.game % 2 == 0)
 
 
 def show_progress(opponent: str, done: int, total: int) -> None:

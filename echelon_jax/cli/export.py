@@ -63,7 +63,7 @@ class ExportCommand:
 
         try:
             policy = self._policy()
-            out = self.out or self._default_place()
+            out = self.out or self._default_path()
             for path in self._write(policy, out):
                 print(f"wrote {path}")
             return self._check(policy, out)
@@ -82,13 +82,13 @@ class ExportCommand:
             print(f"note: {note}")
         return policy
 
-    def _default_place(self) -> Path:
-        place = self.run_path
-        if place.is_file():
-            place = place.parent
-        elif place.absolute().parent.name == "checkpoints":
-            place = place.absolute().parents[1]
-        return place / "export" / f"policy{FORMATS[self.format]}"
+    def _default_path(self) -> Path:
+        path = self.run_path
+        if path.is_file():
+            path = path.parent
+        elif path.absolute().parent.name == "checkpoints":
+            path = path.absolute().parents[1]
+        return path / "export" / f"policy{FORMATS[self.format]}"
 
     def _write(self, policy: Policy, out: Path) -> list[Path]:
         from echelon_jax.export.torch_files import torch_module, write_torch
@@ -172,10 +172,10 @@ class ImportCommand:
                 theirs, ours = getattr(policy.env_config, field.name), getattr(env_config, field.name)
                 if theirs != ours:
                     print(f"note: {self.file} was made for {field.name} = {theirs!r}, this run has {ours!r}")
-            place = start_run(policy, self.run_dir, config, env_config)
+            path = start_run(policy, self.run_dir, config, env_config)
         except (ExportError, CheckpointError) as error:
             raise UsageError(str(error)) from error
-        print(f"wrote {place}")
+        print(f"wrote {path}")
         print(f"go on with: echelon train --resume --run-dir {self.run_dir} and the same flags")
         return 0
 

@@ -19,7 +19,7 @@ from echelon_jax.env.layout import CONTACTS
 from echelon_jax.env.state import Bank, EnvParams
 from echelon_jax.policies.network_size import network_size
 from echelon_jax.policies.registry import make_network
-from echelon_jax.runs.runner import launches_between_saves
+from echelon_jax.runs.runner import calls_between_saves
 from echelon_jax.sim.rules import sim_rules
 from echelon_jax.training.config import TrainConfig
 from echelon_jax.training.reward_weights import reward_weights
@@ -92,13 +92,13 @@ def memory(config: TrainConfig, env_config: EnvConfig) -> dict[str, int]:
     loops = stacked_bytes(jax.make_jaxpr(trainer.update)(state, env_params).jaxpr)
     rollout = max(loops)
     loops.remove(rollout)
-    arenas = state.actors.env_state
+    arenas = state.runner_state.env_state
     return {
         "parameters": sum(leaf.size for leaf in jax.tree.leaves(state.params)),
         "network": tree_bytes(state.params),
         "optimiser": tree_bytes(state.optimizer),
         "arenas": tree_bytes(arenas),
-        "observations and memories": tree_bytes(state.actors) - tree_bytes(arenas),
+        "observations and memories": tree_bytes(state.runner_state) - tree_bytes(arenas),
         "worlds": tree_bytes(bank),
         "rollout": rollout[0],
         "unrolled": max((most for _, most in loops), default=0),
@@ -143,9 +143,9 @@ def print_plan(
     c, e, needs = config, env_config, memory(config, env_config)
     needs.pop("parameters")
     steps = c.updates * c.decisions_per_update
-    launches = c.updates // c.updates_per_launch
-    between = launches_between_saves(save_every)
-    saves = math.ceil(launches / between)
+    calls = c.updates // c.updates_per_call
+    between = calls_between_saves(save_every)
+    saves = math.ceil(calls / between)
     table = Table(title=f"Plan of {run_dir} (nothing was compiled or written)", show_header=False)
     table.add_row(
         "game", f"{e.team_size} against {e.team_size} on {e.size_x}x{e.size_y}x{e.size_z}, {e.max_steps} decisions"
@@ -161,10 +161,10 @@ def print_plan(
     )
     table.add_row("update", f"{c.epochs} epochs x {c.minibatches} minibatches of {c.arenas // c.minibatches} arenas")
     table.add_section()
-    table.add_row("updates", f"{c.updates:,} in {launches:,} launches of {c.updates_per_launch}")
+    table.add_row("updates", f"{c.updates:,} in {calls:,} calls of {c.updates_per_call}")
     table.add_row("environment steps", f"{steps:,}")
     table.add_row(
-        "checkpoints", f"{saves:,}: every {between} launches and at the end; a crash repeats {save_every} at most"
+        "checkpoints", f"{saves:,}: every {between} calls and at the end; a crash repeats {save_every} at most"
     )
     table.add_row(
         "worlds", f"{c.bank_size} at a time, {c.bank_size + c.bank_swaps(c.updates - 1) * c.bank_swap_size:,} in all"

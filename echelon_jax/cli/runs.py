@@ -16,7 +16,7 @@ from echelon_jax.runs.description import RunSummary, list_runs
 class RunsCommand:
     """List the runs under a directory: configuration, git revision, updates, best win rate, last evaluation."""
 
-    place: tyro.conf.Positional[Path] = Path("runs")
+    folder: tyro.conf.Positional[Path] = Path("runs")
     """Directory that holds the runs."""
     json: bool = False
     """Print JSON instead of a table."""
@@ -27,27 +27,27 @@ class RunsCommand:
         Raises:
             UsageError: the directory does not exist.
         """
-        if not self.place.is_dir():
-            raise UsageError(f"place must be a directory with runs, and there is none at {self.place}")
-        found = list_runs(self.place)
+        if not self.folder.is_dir():
+            raise UsageError(f"folder must be a directory with runs, and there is none at {self.folder}")
+        found = list_runs(self.folder)
         if self.json:
             print(json.dumps([dataclasses.asdict(run) | {"path": str(run.path)} for run in found], indent=1))
         else:
-            _print_table(self.place, found)
+            _print_table(self.folder, found)
         return 0
 
 
-def _print_table(place: Path, found: list[RunSummary]) -> None:
+def _print_table(folder: Path, found: list[RunSummary]) -> None:
     from rich.console import Console
     from rich.table import Table
 
-    table = Table(title=f"{len(found)} runs under {place}")
+    table = Table(title=f"{len(found)} runs under {folder}")
     for name in ("run", "what", "git", "updates", "saved", "best win rate", "last evaluation"):
         table.add_column(name, justify="left" if name in ("run", "what", "git", "last evaluation") else "right")
     for run in found:
         evaluation = ", ".join(f"{rate:.0%} against {name}" for name, rate in (run.evaluation or {}).items())
         table.add_row(
-            str(run.path.relative_to(place)),
+            str(run.path.relative_to(folder)),
             run.what,
             "-" if run.git is None else run.git[:10] + ("+" if run.git.endswith("+") else ""),
             f"{run.updates}" if run.planned is None else f"{run.updates} of {run.planned}",

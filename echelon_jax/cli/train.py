@@ -93,18 +93,18 @@ class TrainCommand:
 
             print_plan(config, env_config, run_dir, self.save_every, self.eval_games)
             return 0
-        places = [run_dir]
+        run_dirs = [run_dir]
         try:
             if self.seeds > 1:
                 from echelon_jax.runs.seeds import seed_directories, train_seeds
 
-                places = seed_directories(run_dir, self.seeds)
+                run_dirs = seed_directories(run_dir, self.seeds)
                 train_seeds(
                     run_dir,
                     config,
                     env_config,
                     self.seeds,
-                    lambda place, own: self._sinks(place, own, env_config),
+                    lambda path, own: self._sinks(path, own, env_config),
                     resume=self.resume,
                     save_every=self.save_every,
                     keep=self.keep,
@@ -125,8 +125,8 @@ class TrainCommand:
                 runner.sinks = self._sinks(run_dir, config, env_config)
                 runner.train()
             if self.eval_games:
-                for place in places:
-                    self._evaluate(place, config.seed)
+                for path in run_dirs:
+                    self._evaluate(path, config.seed)
         except CheckpointError as error:
             raise UsageError(str(error)) from error
         return 0
@@ -195,8 +195,8 @@ def _require_gpu() -> None:
 
 def _fresh_directory(name: str) -> Path:
     base, number = Path("runs") / name, 1
-    place = base
-    while place.exists():
+    path = base
+    while path.exists():
         number += 1
-        place = base.with_name(f"{name}-{number}")
-    return place
+        path = base.with_name(f"{name}-{number}")
+    return path

@@ -1,4 +1,7 @@
-"""Actions: sanitising, and what they mean to the simulation and to the next observation (environment spec 1)."""
+"""Actions: sanitising, and what they mean to the simulation and to the next observation.
+
+Source: docs/spec/environment.md 1.
+"""
 
 from __future__ import annotations
 
@@ -28,7 +31,9 @@ class Decision(NamedTuple):
 def sanitise(
     config: EnvConfig, actions: Float32[Array, "arenas mechs actions"]
 ) -> tuple[Float32[Array, "arenas mechs actions"], Bool[Array, "arenas mechs"]]:
-    """Actions with non-finite components set to 0 and the rest clipped to [-1, 1], and whose actions had one (spec 1.2).
+    """Actions with non-finite components set to 0 and the rest clipped to [-1, 1], and whose actions had one.
+
+    Source: docs/spec/environment.md 1.2.
 
     Raises:
         ValueError: if the last two axes are not (mechs, action components).
@@ -50,7 +55,10 @@ def first_largest(values: list[Array]) -> tuple[Int32[Array, "*batch"], Array]:
 
 
 def decide(config: EnvConfig, state: EnvState, actions: Float32[Array, "arenas mechs actions"]) -> Decision:
-    """Read sanitised actions: triggers (spec 1.1), focus by the last contact slots (1.3), EWAR (1.4), controls (1.5)."""
+    """Read sanitised actions: triggers, focus by the last contact slots, EWAR, controls.
+
+    Source: docs/spec/environment.md 1.1, 1.3, 1.4, 1.5.
+    """
     layout = action_layout(config)
     who = roster(config.num_packs)
     mechs = state.sim.mechs
@@ -95,7 +103,10 @@ def decide(config: EnvConfig, state: EnvState, actions: Float32[Array, "arenas m
 def broadcast(
     config: EnvConfig, alive: Bool[Array, "arenas mechs"], actions: Float32[Array, "arenas mechs actions"]
 ) -> Float32[Array, "arenas mechs comm"]:
-    """Messages in force after the step: the living speak, the dead and a silenced game send zeros (spec 1.6)."""
+    """Messages in force after the step: the living speak, the dead and a silenced game send zeros.
+
+    Source: docs/spec/environment.md 1.6.
+    """
     if not config.comm_dim:
         return jnp.zeros((*alive.shape, 0), jnp.float32)
     if not config.communication:

@@ -9,7 +9,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float32, Int32, Key
 
 from echelon_jax.config import EnvConfig
-from echelon_jax.env.environment import Echelon, Maps, bank_maps, keep, state_maps
+from echelon_jax.env.environment import Echelon, Maps, bank_maps, select_arenas, state_maps
 from echelon_jax.env.state import EnvParams, EnvState, Step
 from echelon_jax.sim.queues import compact
 
@@ -101,12 +101,12 @@ class AutoReset:
         fresh = self.env.fresh_state(params, worlds, maps)
 
         def without_maps(full: EnvState) -> EnvState:
-            place = full.place.replace(occupancy=None, telemetry=None)
-            return full.replace(sim=full.sim.replace(grid=None), place=place)
+            arena_map = full.arena_map.replace(occupancy=None, telemetry=None)
+            return full.replace(sim=full.sim.replace(grid=None), arena_map=arena_map)
 
-        small = keep(over, without_maps(fresh), without_maps(state))
+        small = select_arenas(over, without_maps(fresh), without_maps(state))
         state = small.replace(
             sim=small.sim.replace(grid=fresh.sim.grid),
-            place=small.place.replace(occupancy=maps.occupancy, telemetry=maps.telemetry),
+            arena_map=small.arena_map.replace(occupancy=maps.occupancy, telemetry=maps.telemetry),
         )
         return state, step.replace(observation=observation)

@@ -1,4 +1,7 @@
-"""Contacts: which mechs a viewer sees, which five it is shown, and what it is told (environment spec 2.4 to 2.6)."""
+"""Contacts: which mechs a viewer sees, which five it is shown, and what it is told.
+
+Source: docs/spec/environment.md 2.4 to 2.6.
+"""
 
 from __future__ import annotations
 
@@ -88,7 +91,7 @@ def choose_contacts(
     visible: Bool[Array, "arenas mechs mechs"],
     distance: Float32[Array, "arenas mechs mechs"],
 ) -> Int32[Array, "arenas mechs 5"]:
-    """Mech index in each viewer's contact slots, -1 empty (spec 2.5, in the fixed-shape form of section 10).
+    """Mech index in each viewer's contact slots, -1 empty (docs/spec/environment.md 2.5, 10).
 
     Friends and hostiles are ranked apart by (sort key, distance, roster index): a mech's rank is the number of visible
     mechs of its team that come before it.
@@ -134,7 +137,10 @@ def contact_rows(
     state: EnvState,
     chosen: Int32[Array, "arenas mechs 5"],
 ) -> Float32[Array, "arenas mechs contacts"]:
-    """What the viewers are told of their contacts, five rows of 25 numbers; zeros for an empty slot (spec 2.6)."""
+    """What the viewers are told of their contacts, five rows of 25 numbers; zeros for an empty slot.
+
+    Source: docs/spec/environment.md 2.6.
+    """
     who = roster(config.num_packs)
     mechs = state.sim.mechs
     arenas, n = mechs.yaw.shape

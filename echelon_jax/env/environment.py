@@ -1,4 +1,6 @@
-"""The environment: worlds in, observations, rewards and flags out, for many arenas or one (environment spec 3.1, 5.2).
+"""The environment: worlds in, observations, rewards and flags out, for many arenas or one.
+
+Source: docs/spec/environment.md 3.1, 5.2.
 
 Every function is pure and may be jitted with the environment as a constant. A step never resets; `AutoReset` does.
 """
@@ -16,24 +18,25 @@ from jaxtyping import Array, Bool, Float32, Int32, Key
 
 from echelon_jax.config import EnvConfig
 from echelon_jax.env.actions import broadcast, decide, sanitise
-from echelon_jax.env.episode import add_score, flags, judge, team_hp, zone_distance, zone_tick
+from echelon_jax.env.episode import add_score, episode_outcome, flags, team_hp, zone_distance, zone_tick
 from echelon_jax.env.layout import CONTACTS, Layout, action_layout, observation_layout
 from echelon_jax.env.modern import actions as actions_modern
 from echelon_jax.env.modern import observation as observations_modern
 from echelon_jax.env.modern.rewards import modern_rewards
 from echelon_jax.env.modern.rewards import rewards as rewards_modern
-from echelon_jax.env.original.observation import Observed, observe
+from echelon_jax.env.original import observation as observation_original
+from echelon_jax.env.original.observation import Observed
 from echelon_jax.env.original.rewards import original_rewards, rewards
 from echelon_jax.env.state import (
     REWARD_COMPONENTS,
     STATISTICS,
+    ArenaMap,
     Bank,
     EnvParams,
     EnvState,
     Info,
     ModernRewardWeights,
-    Place,
-    Recall,
+    ObservationMemory,
     RewardWeights,
     Step,
 )
@@ -67,8 +70,8 @@ def bank_maps(bank: Bank) -> Maps:
 
 def state_maps(state: EnvState) -> Maps:
     """The large arrays of a state, one row per arena."""
-    grid, place = state.sim.grid, state.place
-    return Maps(grid.material, grid.hp, grid.collides, grid.opaque, place.occupancy, place.telemetry)
+    grid, arena_map = state.sim.grid, state.arena_map
+    return Maps(grid.material, grid.hp, grid.collides, grid.opaque, arena_map.occupancy, arena_map.telemetry)
 
 
 def fresh_state(
@@ -82,7 +85,7 @@ def fresh_state(
     contact_slots: Int32[Array, "arenas mechs 5"],
     known: Bool[Array, "arenas mechs mechs"] | None = None,
 ) -> EnvState:
-    """The start of an episode: unhurt mechs at rest on their spawn points (simulation spec 4.3).
+    """The start of an episode: unhurt mechs at rest on their spawn points (docs/spec/rules.md 4.3).
 
     `known` is who sees whom, which the modern observation remembers in partial mode; None for nobody.
     """
@@ -93,7 +96,7 @@ def fresh_state(
     grid = Grid(material=maps.material, hp=maps.hp, collides=maps.collides, opaque=maps.opaque)
     return EnvState(
         sim=initial_state(config, rules, grid, position, yaw),
-        place=Place(zone=zone, occupancy=maps.occupancy, telemetry=maps.telemetry, seed=seed),
+        arena_map=ArenaMap(zone=zone, occupancy=maps.occupancy, telemetry=maps.telemetry, seed=seed),
         messages=jnp.zeros((arenas, n, config.comm_dim), jnp.float32),
         sort_mode=none,
         hostile_only=false,
@@ -108,18 +111,18 @@ def fresh_state(
         episode_over=jnp.zeros(arenas, bool),
         reason=zeros,
         winner=zeros,
-        recall=observations_modern.first_recall(config, position, known) if config.observation == "modern" else None,
+        memory=observations_modern.first_memory(config, position, known) if config.observation == "modern" else None,
     )
 
 
-def look(config: EnvConfig, rules: SimRules, state: EnvState) -> tuple[Observed, Recall | None]:
+def observe(config: EnvConfig, rules: SimRules, state: EnvState) -> tuple[Observed, ObservationMemory | None]:
     """What is seen in a state, original or modern, and the memory that the modern observation keeps."""
     if config.observation == "modern":
         return observations_modern.observe(config, rules, state)
-    return observe(config, rules, state), None
+    return observation_original.observe(config, rules, state), None
 
 
-def keep(mask: Bool[Array, " arenas"], old: Tree, new: Tree) -> Tree:
+def select_arenas(mask: Bool[Array, " arenas"], old: Tree, new: Tree) -> Tree:
     """`old` in the arenas of `mask`, `new` elsewhere; for small arrays only, never for a grid."""
 
     def choose(a: Array, b: Array) -> Array:
@@ -140,8 +143,8 @@ def _first_sight(
     """Observation, contact slots and who is known at the start of an episode in each of a chunk of worlds."""
     unseen = jnp.full((*yaw.shape, CONTACTS), -1, jnp.int32)
     state = fresh_state(config, rules, maps, zone, position, yaw, jnp.zeros(yaw.shape[0], jnp.int32), unseen)
-    seen, recall = look(config, rules, state)
-    known = None if recall is None or recall.age is None else recall.age == 0
+    seen, memory = observe(config, rules, state)
+    known = None if memory is None or memory.age is None else memory.age == 0
     return seen.observation, seen.contact_slots, known
 
 
@@ -309,7 +312,7 @@ class Echelon:
         actions: Float32[Array, "arenas mechs actions"],
         noise: Noise,
     ) -> tuple[EnvState, Step]:
-        """One decision step of every arena with given draws; the order of things is that of environment spec 3.1."""
+        """One decision step of every arena with given draws, in the order of docs/spec/environment.md 3.1."""
         config, rules = self.config, params.rules
         over = state.episode_over
 
@@ -317,7 +320,7 @@ class Echelon:
         clean, bad_actions = sanitise(config, actions)
         decision = (actions_modern.decide if config.actions == "modern" else decide)(config, state, clean)
         was_alive = state.sim.mechs.alive
-        distance_before = zone_distance(state.place, state.sim.mechs.position)
+        distance_before = zone_distance(state.arena_map, state.sim.mechs.position)
 
         # Simulation. In a finished arena everything is dead to it, so that its grid is not edited; the rest is put back.
         before = state.sim.replace(
@@ -325,19 +328,19 @@ class Echelon:
             projectiles=state.sim.projectiles.replace(alive=state.sim.projectiles.alive & ~over[:, None]),
         )
         after = simulate(config, rules, before, decision.commands, noise)
-        small = keep(over, state.sim.replace(grid=None), after.replace(grid=None))
+        small = select_arenas(over, state.sim.replace(grid=None), after.replace(grid=None))
         sim = small.replace(grid=after.grid)
         mechs = sim.mechs
 
         # Messages, zone, end of the episode, rewards.
-        zone = zone_tick(rules, mechs, state.place, config.zone_on_the_ground)
+        zone = zone_tick(rules, mechs, state.arena_map, config.zone_on_the_ground)
         score, carry = add_score(config, state.score, state.score_carry, zone.tick)
         step_count = state.step_count + 1
-        verdict = judge(config, mechs, score, carry, step_count)
+        outcome = episode_outcome(config, mechs, score, carry, step_count)
         weights, lives = self._weights(params.rewards), (was_alive, mechs.alive)
-        way = distance_before, zone_distance(state.place, mechs.position)
+        way = distance_before, zone_distance(state.arena_map, mechs.position)
         if isinstance(weights, ModernRewardWeights):
-            gained = rewards_modern(config, weights, sim.tally, zone, verdict, *lives, *way, state.place.zone[:, 2])
+            gained = rewards_modern(config, weights, sim.tally, zone, outcome, *lives, *way, state.arena_map.zone[:, 2])
         else:
             gained = rewards(config, weights, sim.tally, zone, *lives, *way)
         fallen, legged, hot = mechs.fallen > 0, mechs.leg_hp <= 0, shutdown(rules, mechs)
@@ -352,21 +355,21 @@ class Echelon:
             was_fallen=fallen,
             was_legged=legged,
             was_shutdown=hot,
-            episode_over=verdict.reason > 0,
-            reason=verdict.reason,
-            winner=verdict.winner,
+            episode_over=outcome.reason > 0,
+            reason=outcome.reason,
+            winner=outcome.winner,
         )
-        if state.recall is not None:
-            advanced = advanced.replace(recall=observations_modern.older(state.recall, state.sim.mechs.yaw, mechs.yaw))
-        kept = keep(over, state.replace(sim=None, place=None), advanced.replace(place=None))
-        result = kept.replace(sim=sim, place=state.place)
+        if state.memory is not None:
+            advanced = advanced.replace(memory=observations_modern.older(state.memory, state.sim.mechs.yaw, mechs.yaw))
+        kept = select_arenas(over, state.replace(sim=None, arena_map=None), advanced.replace(arena_map=None))
+        result = kept.replace(sim=sim, arena_map=state.arena_map)
 
         # Observations and statistics.
-        seen, recall = look(config, rules, result)
+        seen, memory = observe(config, rules, result)
         counted = step_statistics(sim.tally, state, fallen, legged, hot, bad_actions, seen.bad)
         result = result.replace(
             contact_slots=seen.contact_slots,
-            recall=recall,
+            memory=memory,
             statistics=state.statistics + jnp.where(over[:, None, None], 0.0, counted),
         )
         components = jnp.where(over[:, None, None], 0.0, gained.components)
@@ -376,7 +379,7 @@ class Echelon:
     def _step(self, params: EnvParams, state: EnvState, observation: Array, components: Array) -> Step:
         """The result of a step that led to `state`; the reward is zero until it is filled in."""
         mechs = state.sim.mechs
-        zone = zone_tick(params.rules, mechs, state.place, self.config.zone_on_the_ground)
+        zone = zone_tick(params.rules, mechs, state.arena_map, self.config.zone_on_the_ground)
         terminated, truncated = flags(mechs.alive, state.reason)
         return Step(
             observation=observation,

@@ -1,4 +1,7 @@
-"""The objective and the end of an episode: zone, scores, flags, reason and winner (environment spec 3.2 and 4)."""
+"""The objective and the end of an episode: zone, scores, flags, reason and winner.
+
+Source: docs/spec/environment.md 3.2 and 4.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +12,7 @@ import numpy as np
 from jaxtyping import Array, Bool, Float32, Int32
 
 from echelon_jax.config import EnvConfig
-from echelon_jax.env.state import REASONS, WINNERS, Place
+from echelon_jax.env.state import REASONS, WINNERS, ArenaMap
 from echelon_jax.sim.ewar import shutdown
 from echelon_jax.sim.ordered import team_sums
 from echelon_jax.sim.rules import SimRules
@@ -34,29 +37,29 @@ class Zone(NamedTuple):
     contested: Bool[Array, " arenas"]
 
 
-class Verdict(NamedTuple):
+class Outcome(NamedTuple):
     """Why an episode ended (`REASONS`, 0 while it runs) and for whom (`WINNERS`)."""
 
     reason: Int32[Array, " arenas"]
     winner: Int32[Array, " arenas"]
 
 
-def zone_distance(place: Place, position: Float32[Array, "arenas mechs 3"]) -> Float32[Array, "arenas mechs"]:
+def zone_distance(arena_map: ArenaMap, position: Float32[Array, "arenas mechs 3"]) -> Float32[Array, "arenas mechs"]:
     """Horizontal distance of each mech from the centre of the zone."""
-    dx = position[..., 0] - place.zone[:, None, 0]
-    dy = position[..., 1] - place.zone[:, None, 1]
+    dx = position[..., 0] - arena_map.zone[:, None, 0]
+    dy = position[..., 1] - arena_map.zone[:, None, 1]
     return jnp.sqrt(dx * dx + dy * dy)
 
 
 def zone_presence(
-    rules: SimRules, mechs: Mechs, place: Place, grounded: bool = False
+    rules: SimRules, mechs: Mechs, arena_map: ArenaMap, grounded: bool = False
 ) -> tuple[Bool[Array, "arenas mechs"], Float32[Array, "arenas 2"]]:
     """Living mechs strictly inside the zone's circle, and their tonnage per team.
 
     At any altitude and in any condition, unless `grounded` (the switch zone_on_the_ground): then a mech must not be shut down, and
     its feet must be within GROUND_REACH of the zone's ground.
     """
-    inside = mechs.alive & (zone_distance(place, mechs.position) < place.zone[:, None, 2])
+    inside = mechs.alive & (zone_distance(arena_map, mechs.position) < arena_map.zone[:, None, 2])
     if grounded:
         feet = mechs.position[..., 2] - rules.half[:, 2]
         inside = inside & ~shutdown(rules, mechs) & (feet <= GROUND_REACH)
@@ -70,9 +73,12 @@ def tonnage_margin(tonnage: Float32[Array, "arenas 2"]) -> Float32[Array, " aren
     return (blue - red) / jnp.where(total > 0, total, 1.0)
 
 
-def zone_tick(rules: SimRules, mechs: Mechs, place: Place, grounded: bool = False) -> Zone:
-    """Score ticks of this step: 1 for a team alone, else 0.25 + 0.75 of its margin (spec 3.2); `grounded` as in `zone_presence`."""
-    inside, tonnage = zone_presence(rules, mechs, place, grounded)
+def zone_tick(rules: SimRules, mechs: Mechs, arena_map: ArenaMap, grounded: bool = False) -> Zone:
+    """Score ticks of this step: 1 for a team alone, else 0.25 + 0.75 of its margin; `grounded` as in `zone_presence`.
+
+    Source: docs/spec/environment.md 3.2.
+    """
+    inside, tonnage = zone_presence(rules, mechs, arena_map, grounded)
     blue, red = tonnage[:, 0], tonnage[:, 1]
     contested = (blue > 0) & (red > 0)
     margin = tonnage_margin(tonnage)
@@ -100,14 +106,14 @@ def team_hp(mechs: Mechs) -> Float32[Array, "arenas 2"]:
     return team_sums(jnp.where(mechs.alive, jnp.maximum(mechs.hp, 0.0), 0.0))
 
 
-def judge(
+def episode_outcome(
     config: EnvConfig,
     mechs: Mechs,
     score: Float32[Array, "arenas 2"],
     carry: Float32[Array, "arenas 2"],
     step_count: Int32[Array, " arenas"],
-) -> Verdict:
-    """Whether the episode ends: zone win, then elimination, then time (spec 4.2).
+) -> Outcome:
+    """Whether the episode ends: zone win, then elimination, then time (docs/spec/environment.md 4.2).
 
     A score tie at the target is red's (E33); with the switch tie_is_draw the team's hit points decide, then it is a draw.
     """
@@ -129,7 +135,7 @@ def judge(
     late = step_count >= config.max_steps
     reason = jnp.where(reached, ZONE_CONTROL, jnp.where(gone, ELIMINATION, jnp.where(late, TIME_UP, RUNNING)))
     winner = jnp.where(reached, zone_winner, jnp.where(gone, last_standing, jnp.where(late, on_time, DRAW)))
-    return Verdict(reason.astype(jnp.int32), winner.astype(jnp.int32))
+    return Outcome(reason.astype(jnp.int32), winner.astype(jnp.int32))
 
 
 def flags(

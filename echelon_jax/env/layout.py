@@ -1,4 +1,6 @@
-"""What every number of an observation and an action means: the only place that names slices (environment spec 1.1, 2).
+"""What every number of an observation and an action means: the only place that names slices.
+
+Source: docs/spec/environment.md 1.1, 2.
 
 The code that builds observations lays out its parts in the order of these tables, and the documentation, the normaliser
 and the tests read the same tables, so an entry is described once.
@@ -98,7 +100,7 @@ class Layout:
 _Part = tuple[str, int, str, str, float, float, str]  # name, size, meaning, unit, low, high, kind
 _INF = math.inf
 
-# One contact (environment spec 2.6); vectors in world axes.
+# One contact (docs/spec/environment.md 2.6); vectors in world axes.
 CONTACT_ROW: tuple[_Part, ...] = (
     ("offset", 3, "position relative to the viewer", "longest map side", -1.0, 1.0, "continuous"),
     ("velocity", 3, "velocity relative to the viewer", "10 voxels/s", -_INF, _INF, "continuous"),
@@ -117,7 +119,7 @@ CONTACT_ROW: tuple[_Part, ...] = (
     ("crossing", 1, "share of its velocity across the line of sight", "", 0.0, 1.0, "continuous"),
 )
 
-# The viewer itself, its team and the objective (environment spec 2.12).
+# The viewer itself, its team and the objective (docs/spec/environment.md 2.12).
 SCALARS: tuple[_Part, ...] = (
     ("targeted", 1, "a living enemy within 8 voxels sees the mech", "", 0.0, 1.0, "flag"),
     ("under_fire", 1, "hit during the last decision step", "", 0.0, 1.0, "flag"),

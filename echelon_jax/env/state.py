@@ -1,4 +1,4 @@
-"""State, parameters and results of the environment layer (environment spec 3.1, 4, 5; design "Interface")."""
+"""State, parameters and results of the environment layer (docs/spec/environment.md 3.1, 4, 5)."""
 
 from __future__ import annotations
 
@@ -28,8 +28,11 @@ REASONS = ("running", "zone_control", "elimination", "time_up")
 WINNERS = ("blue", "red", "draw")
 
 
-class Place(flax.struct.PyTreeNode):
-    """The fixed facts of the world an arena plays in, copied at reset (spec 2.8, 2.9: never refreshed)."""
+class ArenaMap(flax.struct.PyTreeNode):
+    """The fixed facts of the world an arena plays in, copied at reset and never refreshed.
+
+    Source: docs/spec/environment.md 2.8, 2.9.
+    """
 
     zone: Float32[Array, "arenas 3"]  # centre x, centre y, radius
     occupancy: UInt8[Array, "arenas columns"]  # 1 where the local map reads blocked
@@ -37,19 +40,19 @@ class Place(flax.struct.PyTreeNode):
     seed: Int32[Array, " arenas"]  # of the generated world
 
 
-class Recall(flax.struct.PyTreeNode):
+class ObservationMemory(flax.struct.PyTreeNode):
     """What the modern observation carries over: each mech's last turn, and in partial mode where it last saw the others."""
 
     turn: Float32[Array, "arenas mechs"]  # radians to the left during the last decision
     age: Int32[Array, "arenas mechs mechs"] | None  # decisions since the viewer saw the other, -1 never; partial mode
-    place: Float32[Array, "arenas mechs mechs 3"] | None  # where that was; partial mode
+    last_seen: Float32[Array, "arenas mechs mechs 3"] | None  # where that was; partial mode
 
 
 class EnvState(flax.struct.PyTreeNode):
     """Everything an arena carries from one decision step to the next."""
 
     sim: SimState
-    place: Place
+    arena_map: ArenaMap
     messages: Float32[Array, "arenas mechs comm"]
     sort_mode: Int32[Array, "arenas mechs"]
     hostile_only: Bool[Array, "arenas mechs"]
@@ -64,7 +67,7 @@ class EnvState(flax.struct.PyTreeNode):
     episode_over: Bool[Array, " arenas"]
     reason: Int32[Array, " arenas"]  # index into REASONS
     winner: Int32[Array, " arenas"]  # index into WINNERS; meaningful once episode_over
-    recall: Recall | None = None  # only with the modern observation
+    memory: ObservationMemory | None = None  # only with the modern observation
 
 
 class Bank(flax.struct.PyTreeNode):
@@ -86,7 +89,7 @@ class Bank(flax.struct.PyTreeNode):
 
 
 class RewardWeights(flax.struct.PyTreeNode):
-    """The original's reward weights (spec 3.3) as traced numbers."""
+    """The original's reward weights (docs/spec/environment.md 3.3) as traced numbers."""
 
     approach: Float32[Array, ""]
     zone: Float32[Array, ""]

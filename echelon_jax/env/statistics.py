@@ -1,4 +1,4 @@
-"""The 26 counters of an episode: 13 kinds of event per team (environment spec 4.5)."""
+"""The 26 counters of an episode: 13 kinds of event per team (docs/spec/environment.md 4.5)."""
 
 from __future__ import annotations
 

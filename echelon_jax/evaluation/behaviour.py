@@ -101,7 +101,7 @@ def no_behaviour(config: EnvConfig, state: EnvState) -> BehaviourSums:
     arenas, n = state.sim.mechs.alive.shape
     weapons, sides = len(WEAPON_NAMES), 2
     spawn = state.sim.mechs.position[..., :2].reshape(arenas, sides, n // sides, 2).mean(2)
-    way = state.place.zone[:, None, :2] - spawn
+    way = state.arena_map.zone[:, None, :2] - spawn
     length = jnp.linalg.norm(way, axis=-1, keepdims=True)
 
     def zeros(*shape: int) -> Array:
@@ -187,7 +187,7 @@ def _places(
 ) -> Float32[Array, "arenas sides rows columns"]:
     """Living mechs by cell of a square around the zone, turned so that the own spawn lies to the left."""
     arenas, n = alive.shape
-    offset = state.sim.mechs.position[..., :2] - state.place.zone[:, None, :2]
+    offset = state.sim.mechs.position[..., :2] - state.arena_map.zone[:, None, :2]
     offset = offset.reshape(arenas, 2, n // 2, 2)
     along, across = sums.heading[:, :, None, 0], sums.heading[:, :, None, 1]
     turned = (
@@ -228,7 +228,7 @@ def count_behaviour(
     since = jnp.where(vents, 0, jnp.minimum(sums.since_vent + 1, LONG_AGO))
     shuts = alive & hot_after & ~before.was_shutdown
     hot = alive & ~off & (share >= HOT)
-    outside = jnp.maximum(zone_distance(after.place, now.position) - after.place.zone[:, None, 2], 0.0)
+    outside = jnp.maximum(zone_distance(after.arena_map, now.position) - after.arena_map.zone[:, None, 2], 0.0)
     lives = now.alive & running
     in_zone = step.info.in_zone & lives
     values = {

@@ -92,7 +92,7 @@ class PolicyPlayer:
 
     Attributes:
         clip: of normalised features, None for none.
-        deterministic: act by the most likely sample instead of a drawn one.
+        deterministic: act by the most likely raw action instead of a drawn one.
     """
 
     network: Network
@@ -119,5 +119,5 @@ class PolicyPlayer:
         seen = read(self.features, numbers.moments, self.clip, rows(observation))
         never = jnp.zeros(seen.own.shape[:2], bool)
         carry, distribution, value = self.network.apply(numbers.params, memory.carry, seen, never)
-        sample = distribution.mode() if self.deterministic else distribution.sample(key)
-        return PolicyMemory(carry, value), distribution.action(sample)
+        raw_action = distribution.mode() if self.deterministic else distribution.sample(key)
+        return PolicyMemory(carry, value), distribution.action(raw_action)

@@ -65,7 +65,7 @@ def frame_of(
         step=row(after.step_count),
         over=row(before.episode_over),
         score=row(after.score + after.score_carry),
-        zone=row(after.place.zone),
+        zone=row(after.arena_map.zone),
         height=height,
         material=top.astype(jnp.int32),
         position=row(mechs.position),

@@ -104,8 +104,8 @@ class ScriptedSide:
             """The part of an EnvState that the agent reads."""
             mechs = SimpleNamespace(**arrays["mechs"])
             sim = SimpleNamespace(mechs=mechs, grid=SimpleNamespace(opaque=arrays["opaque"]))
-            place = SimpleNamespace(zone=arrays["zone"])
-            return SimpleNamespace(sim=sim, place=place, contact_slots=arrays["contact_slots"])
+            arena_map = SimpleNamespace(zone=arrays["zone"])
+            return SimpleNamespace(sim=sim, arena_map=arena_map, contact_slots=arrays["contact_slots"])
 
         def act(memory: Any, arrays: Any, key: Any) -> Any:
             return self._agent.act(rules, numbers, memory, view(arrays), key[None])  # type: ignore[arg-type]

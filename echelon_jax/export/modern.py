@@ -63,7 +63,7 @@ def plan_of(network: ModernNetwork) -> dict[str, Any]:
         "planes": [list(run) for run in structure.planes],
         "alive": list(structure.alive),
         "heads": [
-            {"name": h.name, "kind": h.kind, "size": h.size, "sample": _run(h.sample), "legal": _run(h.legal)}
+            {"name": h.name, "kind": h.kind, "size": h.size, "sample": _run(h.raw_action), "legal": _run(h.action_mask)}
             for h in heads.table
         ],
         "log_std": [low, high, math.log(share / (1 - share))],
@@ -90,7 +90,7 @@ def _run(columns: slice) -> list[int]:
 
 
 def legality_rules(heads: Heads) -> list[Rule]:
-    """Return a rule per column of a legality row: `Heads.legal` as numbers, entries counted in the raw observation."""
+    """Return a rule per column of a legality row: `Heads.action_mask` as numbers, entries counted in the raw observation."""
     config, layout = heads.config, observation_layout(heads.config)
 
     def scouts(also: bool) -> Rule:
@@ -160,16 +160,16 @@ def _target(config: EnvConfig, layout: Layout, slot: int) -> Rule:
 
 
 def action_parts(heads: Heads) -> list[dict[str, Any]]:
-    """Return how an action is put together from a sample: `Heads.to_action` as data, in torch_policy's four kinds."""
+    """Return how an action is put together from a raw action: `Heads.to_action` as data, in torch_policy's four kinds."""
     config = heads.config
-    trigger = {name: heads["trigger"].sample.start + i for i, name in enumerate(heads.triggers)}
-    throttle, target, ewar = (_run(heads[name].sample) for name in ("throttle", "target", "ewar"))
+    trigger = {name: heads["trigger"].raw_action.start + i for i, name in enumerate(heads.triggers)}
+    throttle, target, ewar = (_run(heads[name].raw_action) for name in ("throttle", "target", "ewar"))
 
     def sign(name: str) -> dict[str, Any]:
         return {"kind": "sign", "sample": [trigger[name], trigger[name] + 1]}
 
-    def choice(sample: list[int], first: int, stop: int, off: float) -> dict[str, Any]:
-        return {"kind": "choice", "sample": sample, "first": first, "stop": stop, "off": off, "on": 1.0}
+    def choice(raw_action: list[int], first: int, stop: int, off: float) -> dict[str, Any]:
+        return {"kind": "choice", "sample": raw_action, "first": first, "stop": stop, "off": off, "on": 1.0}
 
     parts: list[dict[str, Any]] = [{"kind": "tanh", "sample": throttle}]
     if config.actions == "modern":
@@ -182,9 +182,9 @@ def action_parts(heads: Heads) -> list[dict[str, Any]]:
                 part |= {"kind": "switch", "by": ewar, "levels": list(EWAR_LEVELS)}
             parts.append(part)
         parts += [choice(target, 1, 1 + heads.targets, -1.0)]
-        parts += [choice(_run(heads["sort"].sample), 0, heads["sort"].size, -1.0), sign("hostile_only")]
+        parts += [choice(_run(heads["sort"].raw_action), 0, heads["sort"].size, -1.0), sign("hostile_only")]
     if config.comm_dim:
-        parts.append({"kind": "tanh", "sample": _run(heads["message"].sample)})
+        parts.append({"kind": "tanh", "sample": _run(heads["message"].raw_action)})
     widths = [p.get("stop", 0) - p.get("first", 0) or p["sample"][1] - p["sample"][0] for p in parts]
     if sum(widths) != action_layout(config).size:
         raise ExportError(f"an action has {action_layout(config).size} entries, its parts {sum(widths)}")

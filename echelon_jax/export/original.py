@@ -1,4 +1,4 @@
-"""A policy as the checkpoint file of the original Echelon, and back (learning spec 2.2, 2.5, 3).
+"""A policy as the checkpoint file of the original Echelon, and back (docs/spec/learner.md 2.2, 2.5, 3).
 
 The observation normaliser is folded into the first layer. A block `echelon_jax`, which the original's loaders ignore, keeps
 the unfolded layer and the normaliser, so that our own file comes back bit for bit.
@@ -182,7 +182,7 @@ def _holdable(policy: Policy) -> OriginalNetwork:
 
 
 def original_env(config: EnvConfig) -> dict[str, Any]:
-    """Return a configuration as the original's `env_cfg`, every field present (spec 3)."""
+    """Return a configuration as the original's `env_cfg`, every field present (docs/spec/learner.md 3)."""
     world = _WORLD_ELSE | {theirs: getattr(config, ours) for theirs, ours in _WORLD.items()}
     game = {theirs: getattr(config, ours) for theirs, ours in _GAME.items()}
     return {"world": world, **game, **_GAME_ELSE}

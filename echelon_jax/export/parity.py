@@ -22,7 +22,7 @@ from echelon_jax.reference.environment import ReferenceEnv
 from echelon_jax.runs.checkpoint import Policy
 
 TOLERANCE = 1e-5  # float32
-Heads = dict[str, np.ndarray]  # by name: a network's outputs, value, h, c and, where a sample was given, log_prob
+Heads = dict[str, np.ndarray]  # by name: a network's outputs, value, h, c and, where a raw action was given, log_prob
 Network = Callable[[Any, Any, Any, Any], Sequence[Any]]  # (observation, h, c, done) -> outputs by name's order
 
 
@@ -46,7 +46,7 @@ class Play(NamedTuple):
     alive: np.ndarray
 
 
-def jax_steps(policy: Policy, observation: np.ndarray, done: np.ndarray, sample: np.ndarray | None = None) -> Heads:
+def jax_steps(policy: Policy, observation: np.ndarray, done: np.ndarray, raw_action: np.ndarray | None = None) -> Heads:
     """Return the heads of the JAX network over a sequence, memory carried from zeros.
 
     Original network: [time, rows, obs], each row read as an arena of one mech, so that the shared telemetry of a row is its
@@ -67,8 +67,8 @@ def jax_steps(policy: Policy, observation: np.ndarray, done: np.ndarray, sample:
     )
     found = [np.asarray(head).reshape(*done.shape, *head.shape[3:]) for head in made]
     heads = dict(zip(head_names(policy), found, strict=True))
-    if sample is not None:
-        heads["log_prob"] = np.asarray(_log_prob(network, heads, jnp.asarray(sample)))
+    if raw_action is not None:
+        heads["log_prob"] = np.asarray(_log_prob(network, heads, jnp.asarray(raw_action)))
     return _numbers(heads)
 
 
@@ -78,7 +78,7 @@ def raw_heads(distribution: Any) -> tuple[Any, ...]:
         outputs, log_stds = distribution.outputs, distribution.log_stds
         names = distribution.heads.names
         ordered = ([part[name] for name in names if name in part] for part in (outputs, log_stds))
-        return (*(jnp.concatenate(part, -1) for part in ordered), distribution.legal)
+        return (*(jnp.concatenate(part, -1) for part in ordered), distribution.action_mask)
     return distribution.mean, jnp.broadcast_to(distribution.log_std, distribution.mean.shape)
 
 
@@ -100,19 +100,19 @@ def _scan(network: Any, clip: float | None) -> Callable[..., Any]:
 def factored_of(network: ModernNetwork, heads: Heads) -> Factored:
     """Return the distribution that these outputs make."""
     log_stds = {name: jnp.asarray(heads["log_std"][..., run]) for name, run in head_columns(network.heads).items()}
-    outputs = {head.name: jnp.asarray(heads["output"][..., head.legal]) for head in network.heads.table}
+    outputs = {head.name: jnp.asarray(heads["output"][..., head.action_mask]) for head in network.heads.table}
     return Factored(network.heads, outputs, log_stds, jnp.asarray(heads["legal"]) > 0.5)
 
 
-def _log_prob(network: Any, heads: Heads, sample: Any) -> Any:
+def _log_prob(network: Any, heads: Heads, raw_action: Any) -> Any:
     if isinstance(network, ModernNetwork):
-        return _factored_log_prob(factored_of(network, heads), sample)
-    return SquashedGaussian(jnp.asarray(heads["mean"]), jnp.asarray(heads["log_std"])).log_prob(sample)
+        return _factored_log_prob(factored_of(network, heads), raw_action)
+    return SquashedGaussian(jnp.asarray(heads["mean"]), jnp.asarray(heads["log_std"])).log_prob(raw_action)
 
 
 @jax.jit
-def _factored_log_prob(distribution: Factored, sample: Any) -> Any:
-    return distribution.head_log_prob(sample)
+def _factored_log_prob(distribution: Factored, raw_action: Any) -> Any:
+    return distribution.head_action_log_prob(raw_action)
 
 
 def _numbers(heads: Heads) -> Heads:
@@ -120,7 +120,7 @@ def _numbers(heads: Heads) -> Heads:
     return {name: head.astype(np.float32) if head.dtype == bool else head for name, head in heads.items()}
 
 
-def torch_steps(module: Any, observation: np.ndarray, done: np.ndarray, sample: np.ndarray | None = None) -> Heads:
+def torch_steps(module: Any, observation: np.ndarray, done: np.ndarray, raw_action: np.ndarray | None = None) -> Heads:
     """Return the heads of a torch policy over the same sequence, in the module's dtype and on its device."""
     import torch
 
@@ -135,7 +135,7 @@ def torch_steps(module: Any, observation: np.ndarray, done: np.ndarray, sample: 
     with torch.no_grad():
         for t in range(len(observation)):
             *heads, value, h, c = module(tensor(observation[t]), h, c, tensor(done[t]))
-            extra = [] if sample is None else [density(heads, tensor(sample[t]))]
+            extra = [] if raw_action is None else [density(heads, tensor(raw_action[t]))]
             rows.append([head.cpu().numpy() for head in (*heads, value, h, c, *extra)])
     names = (*module.head_outputs, "value", "h", "c", "log_prob")
     return _numbers({name: np.stack([row[i] for row in rows]) for i, name in enumerate(names[: len(rows[0])])})
@@ -166,7 +166,7 @@ def by_head(policy: Policy, heads: Heads) -> Heads:
     out = {name: head for name, head in heads.items() if name not in ("output", "log_std", "log_prob")}
     spreads = head_columns(network.heads)
     for i, head in enumerate(network.heads.table):
-        out[head.name] = heads["output"][..., head.legal]
+        out[head.name] = heads["output"][..., head.action_mask]
         if head.name in spreads:
             out[f"{head.name} log_std"] = heads["log_std"][..., spreads[head.name]]
         if "log_prob" in heads:

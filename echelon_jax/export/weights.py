@@ -1,4 +1,7 @@
-"""Flax parameters of the `original` network as the original's state dictionary, and back; numpy only (learning spec 2.2, 2.5)."""
+"""Flax parameters of the `original` network as the original's state dictionary, and back; numpy only.
+
+Source: docs/spec/learner.md 2.2, 2.5.
+"""
 
 from __future__ import annotations
 

@@ -17,7 +17,7 @@ from echelon_jax.config import EnvConfig
 from echelon_jax.env.state import REASONS, STATISTICS, WINNERS, EnvState
 from echelon_jax.parity.recorded.golden import column_words, counters, whole
 from echelon_jax.reference.environment import Arena
-from echelon_jax.reference.modern.observation import Recall
+from echelon_jax.reference.modern.observation import ObservationMemory
 from echelon_jax.reference.rewards import Zone
 from echelon_jax.reference.state import Battle, Mech, Projectile, make_mechs
 from echelon_jax.reference.vec import vec
@@ -92,7 +92,10 @@ def stack(rows: list[Any]) -> Any:
 
 @cache
 def residues(duration: float, dt: float) -> tuple[float, ...]:
-    """The float64 seconds a timer set to `duration` shows with c decrements to go, for c = 0, 1, ... (sim §1.2)."""
+    """The float64 seconds a timer set to `duration` shows with c decrements to go, for c = 0, 1, ...
+
+    Source: docs/spec/rules.md 1.2.
+    """
     left, shown = float(duration), [float(duration)]
     while left > 0:
         left = max(0.0, left - dt)
@@ -155,10 +158,10 @@ def to_reference(config: EnvConfig, row: EnvState) -> Loaded:
     battle.tick = int(sim.tick)
     battle.time_s = ages(config.dt, battle.tick)[-1]
 
-    x, y, radius = (float(v) for v in row.place.zone)
+    x, y, radius = (float(v) for v in row.arena_map.zone)
     arena = Arena(config, battle, Zone(x, y, radius, config.zone_on_the_ground), world)
-    arena.occupancy = np.array(row.place.occupancy).reshape(shape[1:]).astype(bool)
-    arena.telemetry = np.array(row.place.telemetry).astype(np.float32)
+    arena.occupancy = np.array(row.arena_map.occupancy).reshape(shape[1:]).astype(bool)
+    arena.telemetry = np.array(row.arena_map.telemetry).astype(np.float32)
     arena.step_count = int(row.step_count)
     arena.scores = [float(s) + float(c) for s, c in zip(row.score, row.score_carry, strict=True)]
     arena.messages = [[float(v) for v in message] for message in row.messages]
@@ -166,8 +169,8 @@ def to_reference(config: EnvConfig, row: EnvState) -> Loaded:
     arena.hostile_only = [bool(v) for v in row.hostile_only]
     arena.contact_slots = [[int(v) for v in seen] for seen in row.contact_slots]
     arena.deeds = [{kind for kind, name in DEEDS.items() if getattr(sim.tally, name)[i] > 0} for i in range(len(mechs))]
-    if row.recall is not None:
-        arena.recall = _load_recall(row.recall)
+    if row.memory is not None:
+        arena.memory = _load_memory(row.memory)
     flags = zip(row.was_fallen, row.was_legged, row.was_shutdown, strict=True)
     arena.flags_before = [(bool(fallen), bool(legged), bool(hot)) for fallen, legged, hot in flags]
     for name, counts in zip(STATISTICS, row.statistics, strict=True):
@@ -176,13 +179,13 @@ def to_reference(config: EnvConfig, row: EnvState) -> Loaded:
     return Loaded(arena, shots, clouds)
 
 
-def _load_recall(recall: Any) -> Recall:
+def _load_memory(memory: Any) -> ObservationMemory:
     """What the modern observation remembers, of a row."""
-    turn = [float(v) for v in recall.turn]
-    if recall.age is None or recall.place is None:
-        return Recall(turn)
-    ages_ = [[int(v) for v in seen] for seen in recall.age]
-    return Recall(turn, ages_, [[vec(place) for place in places] for places in recall.place])
+    turn = [float(v) for v in memory.turn]
+    if memory.age is None or memory.last_seen is None:
+        return ObservationMemory(turn)
+    ages_ = [[int(v) for v in seen] for seen in memory.age]
+    return ObservationMemory(turn, ages_, [[vec(place) for place in places] for places in memory.last_seen])
 
 
 def _index(value: Any) -> int | None:
@@ -274,10 +277,10 @@ def to_row(config: EnvConfig, loaded: Loaded, template: EnvState) -> EnvState:
     row.messages[:] = np.array(arena.messages, np.float32).reshape(row.messages.shape)
     row.sort_mode[:], row.hostile_only[:] = arena.sort_mode, arena.hostile_only
     row.contact_slots[:] = arena.contact_slots
-    if row.recall is not None and arena.recall is not None:
-        row.recall.turn[:] = arena.recall.turn
-        if arena.recall.age is not None:
-            row.recall.age[:], row.recall.place[:] = arena.recall.age, arena.recall.place
+    if row.memory is not None and arena.memory is not None:
+        row.memory.turn[:] = arena.memory.turn
+        if arena.memory.age is not None:
+            row.memory.age[:], row.memory.last_seen[:] = arena.memory.age, arena.memory.last_seen
     row.was_fallen[:], row.was_legged[:], row.was_shutdown[:] = np.array(arena.flags_before).T
     for team in range(2):
         if arena.scores[team] != float(row.score[team]) + float(row.score_carry[team]):

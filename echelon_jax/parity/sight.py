@@ -26,7 +26,7 @@ LOUDNESS_TOLERANCE = 1e-3
 
 
 def sight_in_float32(world: VoxelWorld, start: Vec, end: Vec) -> bool:
-    """Whether terrain leaves the view from `start` to `end` clear, by the walk of simulation spec 3.1 in float32."""
+    """Whether terrain leaves the view from `start` to `end` clear, by the walk of docs/spec/rules.md 3.1 in float32."""
     limits = world.size
     cell, goal, sign, border, apart = [], [], [], [], []
     for s, e in zip(np.array(start, np.float32), np.array(end, np.float32), strict=True):

@@ -1,4 +1,4 @@
-"""The squashed Gaussian: u ~ N(mean, std), action = tanh(u) (learning spec 2.4; T7, T8)."""
+"""The squashed Gaussian: u ~ N(mean, std), action = tanh(u) (docs/spec/learner.md 2.4; T7, T8)."""
 
 from __future__ import annotations
 
@@ -37,17 +37,17 @@ class SquashedGaussian(flax.struct.PyTreeNode):
 
     @staticmethod
     def action(u: Float32[Array, "*batch actions"]) -> Float32[Array, "*batch actions"]:
-        """Return the action of a sample, in [-1, 1]."""
+        """Return the action of a raw action, in [-1, 1]."""
         return jnp.tanh(u)
 
-    def log_density(self, u: Float32[Array, "*batch actions"]) -> Float32[Array, "*batch"]:
-        """Return the log-density of u: `log_prob` but for a term of u alone, which cancels in every ratio."""
+    def log_prob(self, u: Float32[Array, "*batch actions"]) -> Float32[Array, "*batch"]:
+        """Return the log-prob of u: `action_log_prob` but for a term of u alone, which cancels in every ratio."""
         z = (u - self.mean) * jnp.exp(-self.log_std)
         return -(0.5 * z * z + self.log_std + HALF_LOG_TWO_PI).sum(-1)
 
-    def log_prob(self, u: Float32[Array, "*batch actions"]) -> Float32[Array, "*batch"]:
-        """Return the log-density of the action tanh(u): log_density - sum log(1 - tanh(u)^2)."""
-        return self.log_density(u) - log_det(u).sum(-1)
+    def action_log_prob(self, u: Float32[Array, "*batch actions"]) -> Float32[Array, "*batch"]:
+        """Return the log-prob of the action tanh(u): log_prob - sum log(1 - tanh(u)^2)."""
+        return self.log_prob(u) - log_det(u).sum(-1)
 
     def entropy(self, noise: Float32[Array, "*batch actions"]) -> Float32[Array, "*batch"]:
         """Estimate the entropy of the action from standard normal `noise`, drawn afresh.
@@ -61,18 +61,18 @@ class SquashedGaussian(flax.struct.PyTreeNode):
     # The interface that a rollout and the update use, with everything in one head.
 
     def mode(self) -> Float32[Array, "*batch actions"]:
-        """Return the sample of a policy that does not explore: the mean."""
+        """Return the raw action of a policy that does not explore: the mean."""
         return self.mean
 
-    def head_log_density(self, sample: Float32[Array, "*batch actions"]) -> Float32[Array, "*batch 1"]:
-        """Return `log_density` of the one head."""
-        return self.log_density(sample)[..., None]
+    def head_log_prob(self, raw_action: Float32[Array, "*batch actions"]) -> Float32[Array, "*batch 1"]:
+        """Return `log_prob` of the one head."""
+        return self.log_prob(raw_action)[..., None]
 
     def head_entropy(self, key: Key[Array, ""]) -> Float32[Array, "*batch 1"]:
         """Return `entropy` of the one head, its noise drawn from a key."""
         return self.entropy(jax.random.normal(key, self.mean.shape, jnp.float32))[..., None]
 
     @staticmethod
-    def applies(sample: Float32[Array, "*batch actions"]) -> Bool[Array, "*batch 1"]:
+    def loss_mask(raw_action: Float32[Array, "*batch actions"]) -> Bool[Array, "*batch 1"]:
         """Return true: every component of an action counts."""
-        return jnp.ones((*sample.shape[:-1], 1), bool)
+        return jnp.ones((*raw_action.shape[:-1], 1), bool)

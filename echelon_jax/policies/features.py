@@ -21,7 +21,9 @@ class Observation(flax.struct.PyTreeNode):
 
     own: Float32[Array, "*batch arenas mechs own"]
     shared: UInt8[Array, "*batch arenas shared"]
-    legal: Bool[Array, "*batch arenas mechs legal"] | None = None  # what each head may choose, for a network with heads
+    action_mask: Bool[Array, "*batch arenas mechs mask"] | None = (
+        None  # what each head may choose, for a network with heads
+    )
 
 
 @dataclasses.dataclass(frozen=True)
@@ -80,8 +82,8 @@ class Features:
     def split(self, observation: Float32[Array, "*batch mechs obs"]) -> Observation:
         """Cut an observation in two. The dead show zeros, so the shared flags are read from whoever lives (the largest)."""
         shared = self.shared_of(observation).max(-2).astype(jnp.uint8)
-        legal = None if self.heads is None else self.heads.legal(observation)
-        return Observation(own=self.own_of(observation), shared=shared, legal=legal)
+        action_mask = None if self.heads is None else self.heads.action_mask(observation)
+        return Observation(own=self.own_of(observation), shared=shared, action_mask=action_mask)
 
     def pooled(self, moments: Moments) -> Moments:
         """Return moments of the own part in which each entry of a slot has those of all slots of its run together."""

@@ -1,7 +1,7 @@
 """Factored action heads: what a policy chooses, which choices are legal, and how a choice becomes an action.
 
 Heads stand in a fixed order: throttle (squashed Gaussian), trigger (Bernoulli each), target, ewar and, where the observation
-is the original's, sort (categorical), message (squashed Gaussian). A sample is a flat row of numbers: the Gaussians' values
+is the original's, sort (categorical), message (squashed Gaussian). A raw action is a flat row of numbers: the Gaussians' values
 before the squash, 0 or 1 per trigger, the index of each choice.
 """
 
@@ -51,13 +51,13 @@ COOLDOWNS = {
 
 
 class Head(NamedTuple):
-    """One head: its name, kind, number of components or choices, and its columns in samples and in legality rows."""
+    """One head: its name, kind, number of components or choices, and its columns in raw actions and in action masks."""
 
     name: str
     kind: str
     size: int
-    sample: slice
-    legal: slice
+    raw_action: slice
+    action_mask: slice
 
 
 @dataclasses.dataclass(frozen=True)
@@ -65,7 +65,7 @@ class Heads:
     """The heads of an environment's actions; frozen and hashable.
 
     Example:
-        >>> [head.name for head in Heads(EnvConfig.mended()).table]
+        >>> [head.name for head in Heads(EnvConfig.revised()).table]
         ['throttle', 'trigger', 'target', 'ewar', 'message']
     """
 
@@ -100,14 +100,14 @@ class Heads:
         return tuple(head.name for head in self.table)
 
     @property
-    def sample_size(self) -> int:
-        """Numbers in a sample."""
-        return self.table[-1].sample.stop
+    def raw_action_size(self) -> int:
+        """Numbers in a raw action."""
+        return self.table[-1].raw_action.stop
 
     @property
-    def legal_size(self) -> int:
+    def mask_size(self) -> int:
         """Entries in a row of legality: one per component or choice."""
-        return self.table[-1].legal.stop
+        return self.table[-1].action_mask.stop
 
     @property
     def triggers(self) -> tuple[str, ...]:
@@ -122,7 +122,7 @@ class Heads:
 
     # -- Legality --------------------------------------------------------------------------------------------------------
 
-    def legal(self, observation: Float32[Array, "*batch obs"]) -> Bool[Array, "*batch legal"]:
+    def action_mask(self, observation: Float32[Array, "*batch obs"]) -> Bool[Array, "*batch mask"]:
         """Return what each head may choose, from a raw observation.
 
         No vertical throttle without jets, no trigger for a weapon that is not carried (or, in the modern observation, cannot
@@ -202,13 +202,13 @@ class Heads:
 
     # -- Samples and actions -----------------------------------------------------------------------------------------------
 
-    def to_action(self, sample: Float32[Array, "*batch sample"]) -> Float32[Array, "*batch actions"]:
-        """Return the environment's action of a sample."""
+    def to_action(self, raw_action: Float32[Array, "*batch raw"]) -> Float32[Array, "*batch actions"]:
+        """Return the environment's action of a raw action."""
         config = self.config
-        parts = [jnp.tanh(sample[..., self["throttle"].sample])]
-        trigger = jnp.where(sample[..., self["trigger"].sample] > 0.5, 1.0, -1.0)
+        parts = [jnp.tanh(raw_action[..., self["throttle"].raw_action])]
+        trigger = jnp.where(raw_action[..., self["trigger"].raw_action] > 0.5, 1.0, -1.0)
         pulled = {name: trigger[..., i : i + 1] for i, name in enumerate(self.triggers)}
-        target, ewar = (sample[..., self[name].sample] for name in ("target", "ewar"))
+        target, ewar = (raw_action[..., self[name].raw_action] for name in ("target", "ewar"))
         if config.actions == "modern":
             parts += [pulled[name] for name in self.triggers]
             parts.append((target == jnp.arange(1 + self.targets)).astype(jnp.float32))
@@ -219,16 +219,18 @@ class Heads:
             pulled["secondary"] = jnp.where(ewar > 0.5, level, pulled["secondary"])
             parts += [pulled[name] for name in self.triggers[:-1]]
             parts.append(jnp.where(target == 1 + jnp.arange(self.targets), 1.0, -1.0))
-            parts.append(jnp.where(sample[..., self["sort"].sample] == jnp.arange(self["sort"].size), 1.0, -1.0))
+            parts.append(
+                jnp.where(raw_action[..., self["sort"].raw_action] == jnp.arange(self["sort"].size), 1.0, -1.0)
+            )
             parts.append(pulled["hostile_only"])
         if config.comm_dim:
-            parts.append(jnp.tanh(sample[..., self["message"].sample]))
+            parts.append(jnp.tanh(raw_action[..., self["message"].raw_action]))
         return jnp.concatenate(parts, -1)
 
     def from_action(
         self, action: Float32[Array, "*batch actions"], scout: Bool[Array, "*batch"]
-    ) -> Float32[Array, "*batch sample"]:
-        """Return the sample whose action means the same to the environment; `scout` says which mechs are scouts.
+    ) -> Float32[Array, "*batch raw"]:
+        """Return the raw action whose action means the same to the environment; `scout` says which mechs are scouts.
 
         `from_action(to_action(s), scout)` is s for every legal s, the Gaussians' values up to the squash's clamp.
         """

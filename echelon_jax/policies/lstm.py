@@ -16,7 +16,7 @@ def lstm_step(
     x: Float32[Array, "arenas mechs hidden"],
     reset: Bool[Array, "arenas mechs"],
 ) -> Carry:
-    """Return the memory after reading x; where `reset` it starts from zeros (spec 2.3).
+    """Return the memory after reading x; where `reset` it starts from zeros (docs/spec/learner.md 2.3).
 
     `kernel` is [hidden + lstm, 4 lstm]: rows of the input, then of the hidden state; columns in torch's gate order i, f, g, o.
     """

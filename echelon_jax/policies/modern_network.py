@@ -23,7 +23,7 @@ from flax import linen as nn
 from jaxtyping import Array, Bool, Float32, Key
 
 from echelon_jax.policies.distributions import LOG_STD_RANGE
-from echelon_jax.policies.factored import ILLEGAL, Factored
+from echelon_jax.policies.factored import MASKED_LOGIT, Factored
 from echelon_jax.policies.features import Features, Observation
 from echelon_jax.policies.heads import CATEGORICAL, GAUSSIAN, Heads
 from echelon_jax.policies.lstm import lstm_step
@@ -131,7 +131,7 @@ class ModernModule(nn.Module):
             near = self.near[i]
             if near is not None:
                 asked = asked + near * rows[..., group.nearness]
-            weight = jax.nn.softmax(jnp.where(used, asked, ILLEGAL), axis=-1)
+            weight = jax.nn.softmax(jnp.where(used, asked, MASKED_LOGIT), axis=-1)
             pooled = (embedded * weight[..., None]).sum(-2)
         else:
             pooled = embedded.sum(-2) / jnp.maximum(used.sum(-1, keepdims=True, dtype=jnp.float32), 1.0)
@@ -169,7 +169,7 @@ class ModernModule(nn.Module):
     # -- After it ----------------------------------------------------------------------------------------------------------
 
     def act(
-        self, h: Float32[Array, "*batch mechs lstm"], targets: Array, legal: Bool[Array, "*batch mechs legal"]
+        self, h: Float32[Array, "*batch mechs lstm"], targets: Array, action_mask: Bool[Array, "*batch mechs mask"]
     ) -> tuple[Factored, Array]:
         """Return the distribution over samples, and the memory as the critic reads it."""
         y = self.norm_after(h) if self.layer_norm else h
@@ -193,9 +193,9 @@ class ModernModule(nn.Module):
             else:
                 assert kind == CATEGORICAL or part.shape[-1] == len(self.heads.triggers)
                 outputs[name] = part
-        return Factored(self.heads, outputs, log_stds, legal), y
+        return Factored(self.heads, outputs, log_stds, action_mask), y
 
-    def judge(self, view: Float32[Array, "*batch mechs view"]) -> Float32[Array, "*batch mechs"]:
+    def critic(self, view: Float32[Array, "*batch mechs view"]) -> Float32[Array, "*batch mechs"]:
         """Return the value of every mech, the dead ones' too, in units of the return statistics."""
         return self.value_layer(nn.relu(self.value_hidden(view)))[..., 0]
 
@@ -203,9 +203,9 @@ class ModernModule(nn.Module):
         """Run one step of all layers."""
         x, targets, alive = self.encode(observation)
         carry = self.cell(carry, x, reset)
-        assert observation.legal is not None
-        distribution, y = self.act(carry.h, targets, observation.legal)
-        return carry, distribution, self.judge(team_view(y, alive) if self.team_critic else y)
+        assert observation.action_mask is not None
+        distribution, y = self.act(carry.h, targets, observation.action_mask)
+        return carry, distribution, self.critic(team_view(y, alive) if self.team_critic else y)
 
 
 def team_view(
@@ -288,7 +288,7 @@ class ModernNetwork:
         observation = Observation(
             jnp.zeros((1, 1, self.features.own_size), jnp.float32),
             jnp.zeros((1, self.features.shared_size), jnp.uint8),
-            jnp.ones((1, 1, self.heads.legal_size), bool),
+            jnp.ones((1, 1, self.heads.mask_size), bool),
         )
         carry, never = self.initial_carry(1, 1), jnp.zeros((1, 1), bool)
 
@@ -310,7 +310,7 @@ class ModernNetwork:
             return self._call("everything", params, carry, observation, reset)
         x, targets, alive = self._encode(params, observation)
         carry = self._rows("cell", params, 1, carry, x, reset)
-        return carry, *self._after(params, carry.h, targets, alive, observation.legal)
+        return carry, *self._after(params, carry.h, targets, alive, observation.action_mask)
 
     def unroll(
         self, params: Params, carry: Carry, observation: Observation, reset: Bool[Array, "time arenas mechs"]
@@ -323,9 +323,9 @@ class ModernNetwork:
             return carry, carry.h
 
         _, h = jax.lax.scan(step, carry, (x, reset))
-        return self._after(params, h, targets, alive, observation.legal)
+        return self._after(params, h, targets, alive, observation.action_mask)
 
-    def remember(
+    def final_carry(
         self, params: Params, carry: Carry, observation: Observation, reset: Bool[Array, "time arenas mechs"]
     ) -> Carry:
         """Return the memory behind a stored sequence."""
@@ -340,10 +340,12 @@ class ModernNetwork:
         lead = own.ndim - 2
         return self._by_class(lambda p, rows: self._call("encode", p, Observation(rows, shared)), params, lead, own)
 
-    def _after(self, params: Params, h: Array, targets: Array, alive: Array, legal: Any) -> tuple[Factored, Array]:
-        distribution, y = self._rows("act", params, h.ndim - 2, h, targets, legal)
+    def _after(
+        self, params: Params, h: Array, targets: Array, alive: Array, action_mask: Any
+    ) -> tuple[Factored, Array]:
+        distribution, y = self._rows("act", params, h.ndim - 2, h, targets, action_mask)
         view = team_view(y, alive) if self.team_critic else y
-        return distribution, self._rows("judge", params, h.ndim - 2, view)
+        return distribution, self._rows("critic", params, h.ndim - 2, view)
 
     def _rows(self, method: str, params: Params, lead: int, *inputs: Any) -> Any:
         return self._by_class(lambda p, *rows: self._call(method, p, *rows), params, lead, *inputs)
@@ -363,6 +365,6 @@ class ModernNetwork:
         back = np.argsort(np.concatenate(order))
         return jax.tree.map(lambda *x: jnp.take(jnp.concatenate(x, lead), back, axis=lead), *parts)
 
-    def project(self, params: Params) -> Params:
+    def clip_params(self, params: Params) -> Params:
         """Return the parameters: none has a range."""
         return params

@@ -15,27 +15,27 @@ Params = Any  # a pytree of float32 arrays
 class Distribution(Protocol):
     """What a policy does next. Samples are flat rows; everything per head is [*batch, heads]."""
 
-    def sample(self, key: Key[Array, ""]) -> Float32[Array, "*batch sample"]:
-        """Draw a sample; this is what a rollout stores."""
+    def sample(self, key: Key[Array, ""]) -> Float32[Array, "*batch raw"]:
+        """Draw a raw action; this is what a rollout stores."""
         ...
 
-    def mode(self) -> Float32[Array, "*batch sample"]:
-        """Return the sample of a policy that does not explore."""
+    def mode(self) -> Float32[Array, "*batch raw"]:
+        """Return the raw action of a policy that does not explore."""
         ...
 
-    def action(self, sample: Float32[Array, "*batch sample"]) -> Float32[Array, "*batch actions"]:
-        """Return the environment's action of a sample."""
+    def action(self, raw_action: Float32[Array, "*batch raw"]) -> Float32[Array, "*batch actions"]:
+        """Return the environment's action of a raw action."""
         ...
 
-    def head_log_density(self, sample: Float32[Array, "*batch sample"]) -> Float32[Array, "*batch heads"]:
-        """Return each head's log-density of a sample, up to a term of the sample alone."""
+    def head_log_prob(self, raw_action: Float32[Array, "*batch raw"]) -> Float32[Array, "*batch heads"]:
+        """Return each head's log-prob of a raw action, up to a term of the raw action alone."""
         ...
 
     def head_entropy(self, key: Key[Array, ""]) -> Float32[Array, "*batch heads"]:
         """Return each head's entropy, or an estimate of it through which the gradient goes."""
         ...
 
-    def applies(self, sample: Float32[Array, "*batch sample"]) -> Bool[Array, "*batch heads"]:
+    def loss_mask(self, raw_action: Float32[Array, "*batch raw"]) -> Bool[Array, "*batch heads"]:
         """Return which heads' choices can have made a difference."""
         ...
 
@@ -96,12 +96,12 @@ class Network(Protocol):
         """Run a stored sequence from its first memory: what `apply` gives step by step."""
         ...
 
-    def remember(
+    def final_carry(
         self, params: Params, carry: Carry, observation: Observation, reset: Bool[Array, "time arenas mechs"]
     ) -> Carry:
         """Return the memory behind a stored sequence."""
         ...
 
-    def project(self, params: Params) -> Params:
+    def clip_params(self, params: Params) -> Params:
         """Return parameters back in their ranges after a gradient step."""
         ...

@@ -25,13 +25,13 @@ def network_size(network: Network, team_size: int) -> NetworkSize:
     """Return the size of a network, its products counted in the traced program of one team's decision; compiles nothing."""
     features = network.features
     params = jax.eval_shape(network.init, jax.random.key(0))
-    legal = None
+    action_mask = None
     if features.heads is not None:
-        legal = jnp.ones((1, team_size, features.heads.legal_size), bool)
+        action_mask = jnp.ones((1, team_size, features.heads.mask_size), bool)
     observation = Observation(
         jnp.zeros((1, team_size, features.own_size), jnp.float32),
         jnp.zeros((1, features.shared_size), jnp.uint8),
-        legal,
+        action_mask,
     )
     carry, reset = network.initial_carry(1, team_size), jnp.zeros((1, team_size), bool)
     traced = jax.make_jaxpr(network.apply)(params, carry, observation, reset)

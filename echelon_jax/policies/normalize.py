@@ -1,4 +1,4 @@
-"""Running moments: the observation normaliser and the scale of returns (trainer requirements; T3, T16, T17)."""
+"""Running moments: the observation normaliser and the scale of returns (docs/spec/learner.md 9; T3, T16, T17)."""
 
 from __future__ import annotations
 
@@ -39,7 +39,9 @@ def batch_moments(rows: Float32[Array, ...], mask: Bool[Array, "*batch"]) -> Mom
 
 
 def merge(old: Moments, new: Moments, keep: float = 1.0) -> Moments:
-    """Merge two sets of moments, the between-means term included (learning spec 4.3); an empty one changes nothing.
+    """Merge two sets of moments, the between-means term included; an empty one changes nothing.
+
+    Source: docs/spec/learner.md 4.3.
 
     `keep` < 1 forgets: the old count is multiplied by it first, so that old rows fade geometrically.
     """
@@ -92,7 +94,10 @@ def fold(
     shift: Float32[Array, " features"],
     scale: Float32[Array, " features"],
 ) -> tuple[Float32[Array, "features hidden"], Float32[Array, " hidden"]]:
-    """Return the kernel and bias that read raw rows as the given ones read normalised rows (learning spec 2.5)."""
+    """Return the kernel and bias that read raw rows as the given ones read normalised rows.
+
+    Source: docs/spec/learner.md 2.5.
+    """
     folded = kernel / scale[:, None]
     return folded, bias - shift @ folded
 

@@ -1,4 +1,6 @@
-"""The `original` network: the layers of the original's ActorCriticLSTM (learning spec 2), the same for all mechs.
+"""The `original` network: the layers of the original's ActorCriticLSTM, the same for all mechs.
+
+Source: docs/spec/learner.md 2.
 
 Written in Flax linen because there a network is a plain function of its parameters, which `lax.scan`, `grad` and
 donation take as they are; NNX modules would have to be split and merged around every transform.
@@ -33,7 +35,9 @@ def _uniform(bound: float) -> nn.initializers.Initializer:
 
 
 class ActorCriticLSTM(nn.Module):
-    """Linear, tanh, linear, tanh, LSTM; mean, value and a state-independent log-std on top (spec 2.1 to 2.3).
+    """Linear, tanh, linear, tanh, LSTM; mean, value and a state-independent log-std on top.
+
+    Source: docs/spec/learner.md 2.1 to 2.3.
 
     `lstm_kernel` is [hidden + lstm, 4 lstm]: rows of the input, then of the hidden state; columns in torch's gate order
     i, f, g, o. `lstm_bias` is the sum of torch's two bias vectors.
@@ -47,7 +51,7 @@ class ActorCriticLSTM(nn.Module):
     initial_log_std: float
 
     def setup(self) -> None:
-        """Declare the parameters with torch's default initialisation (spec 2.2)."""
+        """Declare the parameters with torch's default initialisation (docs/spec/learner.md 2.2)."""
         size, hidden, lstm = self.features.size, self.hidden, self.lstm
         first, second, recurrent = (1.0 / math.sqrt(n) for n in (size, hidden, lstm))
 
@@ -75,7 +79,7 @@ class ActorCriticLSTM(nn.Module):
         return jnp.tanh(x @ self.kernel_1 + self.bias_1)
 
     def cell(self, carry: Carry, x: Float32[Array, "arenas mechs hidden"], reset: Bool[Array, "arenas mechs"]) -> Carry:
-        """Return the memory after reading x; where `reset` it starts from zeros (spec 2.3)."""
+        """Return the memory after reading x; where `reset` it starts from zeros (docs/spec/learner.md 2.3)."""
         return lstm_step(self.kernel_lstm, self.bias_lstm, carry, x, reset)
 
     def heads(self, y: Float32[Array, "*batch lstm"]) -> tuple[SquashedGaussian, Float32[Array, "*batch"]]:
@@ -174,13 +178,13 @@ class OriginalNetwork:
         _, y = jax.lax.scan(step, carry, (x, reset))
         return self._call("heads", params, y)
 
-    def remember(
+    def final_carry(
         self, params: Params, carry: Carry, observation: Observation, reset: Bool[Array, "time arenas mechs"]
     ) -> Carry:
         """Return the memory behind a stored sequence."""
         x = self._call("encode", params, observation)
         return jax.lax.scan(lambda c, now: (self._call("cell", params, c, *now), None), carry, (x, reset))[0]
 
-    def project(self, params: Params) -> Params:
+    def clip_params(self, params: Params) -> Params:
         """Return parameters with log-std back in its range: beyond the clamp it would be stuck without a gradient."""
         return {**params, "log_std": jnp.clip(params["log_std"], *LOG_STD_RANGE)}

@@ -1,5 +1,5 @@
 """The plain numpy twin of the simulator and environment: one mech at a time, written to be read; no JAX anywhere.
 
-Section numbers in the comments are those of the game's rules: "sim §n" the simulation core, "env §n" the environment
-layer; Qn and En are their quirks.
+Comments cite docs/spec by page and section. Q or E with a number is a quirk of the original, which docs/spec/README.md
+lists.
 """

@@ -1,4 +1,7 @@
-"""What every hit shares: rear arcs, leg hits, the paint bonus, the direction of the blow (sim §5.5 to §5.7)."""
+"""What every hit shares: rear arcs, leg hits, the paint bonus, the direction of the blow.
+
+Source: docs/spec/rules.md 5.5 to 5.7.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +13,7 @@ _REAR_COSINE = f32(c.REAR_ARC_COSINE)  # compared in float32
 
 
 def rear_multiplier(target: Mech, origin: Vec) -> tuple[float, bool]:
-    """M(target, origin) of sim §5.5: damage multiplier and whether the blow comes from behind."""
+    """The damage multiplier, and whether the blow comes from behind (docs/spec/rules.md 5.5)."""
     v = flat(sub(target.pos, origin))
     length = norm(v)
     if length < 1e-6:
@@ -20,7 +23,7 @@ def rear_multiplier(target: Mech, origin: Vec) -> tuple[float, bool]:
 
 
 def leg_line(target: Mech) -> float:
-    """The height below which a blow strikes the legs, float64 (sim §5.7 step 4, §6.7 step 2.2)."""
+    """The height below which a blow strikes the legs, float64 (docs/spec/rules.md 5.7 step 4, 6.7 step 2.2)."""
     half_z = target.half[2]
     return f32(target.pos[2] - half_z) + c.LEG_HEIGHT_FRACTION * f32(2.0 * half_z)
 
@@ -32,7 +35,7 @@ def painted_by_pack_of(mechs: list[Mech], target: Mech, viewer: Mech) -> bool:
 
 
 def paint_bonus(mechs: list[Mech], target: Mech, damage: float, shooter: Mech) -> tuple[float, Event | None]:
-    """P(target, damage, shooter) of sim §5.6: the damage with its bonus; the assist event if another mech painted."""
+    """The damage with its paint bonus, and the assist event if another mech painted (docs/spec/rules.md 5.6)."""
     if not painted_by_pack_of(mechs, target, shooter):
         return damage, None
     painter = mechs[target.last_painter]  # type: ignore[index]

@@ -1,4 +1,7 @@
-"""The environment around the simulation: actions, scores, episode end, reset and step (env §1, §3.1, §4, §5)."""
+"""The environment around the simulation: actions, scores, episode end, reset and step.
+
+Source: docs/spec/environment.md 1, 3.1, 4, 5.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from echelon_jax.config import EnvConfig
-from echelon_jax.reference.modern.observation import DEEDS, Recall, observe_modern
+from echelon_jax.reference.modern.observation import DEEDS, ObservationMemory, observe_modern
 from echelon_jax.reference.modern.rewards import modern_components
 from echelon_jax.reference.noise import LiveNoise, Noise
 from echelon_jax.reference.observation import SLOTS, Scene, observe, occupancy_map, telemetry_map
@@ -62,7 +65,10 @@ class Step(NamedTuple):
 
 
 def sanitise(actions: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Actions float32 [N, A]: not finite becomes 0, then clipped to [-1, 1]; and which rows were bad (env §1.2)."""
+    """Actions float32 [N, A]: not finite becomes 0, then clipped to [-1, 1]; and which rows were bad.
+
+    Source: docs/spec/environment.md 1.2.
+    """
     clean = np.array(actions, np.float32)  # a copy: the caller's array is left alone
     broken = ~np.isfinite(clean)
     clean[broken] = 0.0
@@ -96,7 +102,7 @@ class Arena:
         self.contact_slots = [[-1] * SLOTS for _ in range(n)]
         self.flags_before: list[Flags] = [status_flags(mech) for mech in battle.mechs]
         self.statistics = new_statistics()
-        self.recall = Recall.fresh(config) if config.observation == "modern" else None
+        self.memory = ObservationMemory.fresh(config) if config.observation == "modern" else None
         self.deeds: list[set[str]] = [set() for _ in range(n)]  # which of DEEDS each mech did in the last decision
         self.outcome: dict[str, Any] | None = None
 
@@ -116,8 +122,8 @@ class Arena:
 
     def look(self) -> np.ndarray:
         """Compute the observations, remember the contact slots and count the non-finite ones."""
-        if self.recall is not None:
-            rows, self.contact_slots, bad = observe_modern(self.scene(), self.recall, self.deeds)
+        if self.memory is not None:
+            rows, self.contact_slots, bad = observe_modern(self.scene(), self.memory, self.deeds)
         else:
             rows, self.contact_slots, bad = observe(self.scene())
         for i in bad:
@@ -125,7 +131,7 @@ class Arena:
         return rows
 
     def advance(self, actions: np.ndarray, noise: Noise) -> Advance:
-        """One decision step in the order of env §3.1. Nothing stops steps after the end here."""
+        """One decision step in the order of docs/spec/environment.md 3.1. Nothing stops steps after the end here."""
         config, battle, mechs = self.config, self.battle, self.battle.mechs
         self.step_count += 1  # 1
         clean, bad = sanitise(actions)  # 2
@@ -149,8 +155,8 @@ class Arena:
         events = simulate(battle, scalars, noise)  # 7
         done = [(event["shooter"], event["type"]) for event in events if event["type"] in DEEDS]
         self.deeds = [{kind for shooter, kind in done if shooter == mech.id} for mech in mechs]
-        if self.recall is not None:
-            self.recall.older(yaws, mechs)
+        if self.memory is not None:
+            self.memory.older(yaws, mechs)
         count_events(self.statistics, mechs, events)  # 8
         count_transitions(self.statistics, mechs, self.flags_before)  # 9
         self.flags_before = [status_flags(mech) for mech in mechs]
@@ -161,7 +167,7 @@ class Arena:
         ticks = zone_tick(*tonnage_in_zone(mechs, self.zone))  # 11
         for team in (BLUE, RED):
             self.scores[team] += ticks[team] * config.decision_seconds
-        terminated, truncated = self.judge()  # 13
+        terminated, truncated = self.episode_outcome()  # 13
         if config.reward == "modern":  # 12
             rows = modern_components(config, self.weights, mechs, self.zone, before, ticks, self.winner)
         else:
@@ -173,7 +179,7 @@ class Arena:
         return Advance(observation, reward, components, terminated, truncated, self.outcome, events)
 
     def set_focus(self, clean: np.ndarray) -> None:
-        """Target preference to focus target, by the slots of the last observation (env §1.3)."""
+        """Target preference to focus target, by the slots of the last observation (docs/spec/environment.md 1.3)."""
         for mech in self.battle.mechs:
             mech.focus_target = None
             if not (mech.alive and self.config.target_selection):
@@ -189,7 +195,7 @@ class Arena:
     def set_focus_modern(self, clean: np.ndarray) -> None:
         """Focus by the largest of "none" and the hostile slots, if that mech lives and (partial mode) was ever seen."""
         n, half = len(self.battle.mechs), self.config.team_size
-        age = None if self.recall is None else self.recall.age
+        age = None if self.memory is None else self.memory.age
         for mech in self.battle.mechs:
             mech.focus_target = None
             choice = int(np.argmax(clean[mech.index, 9 : 10 + half]))
@@ -208,8 +214,11 @@ class Arena:
         """ "blue", "red" or "draw" once an end was detected."""
         return None if self.outcome is None else str(self.outcome["winner"])
 
-    def judge(self) -> tuple[np.ndarray, np.ndarray]:
-        """The original's flags, and the outcome record if the episode has ended (env §4.2); the first case decides."""
+    def episode_outcome(self) -> tuple[np.ndarray, np.ndarray]:
+        """The original's flags, and the outcome record if the episode has ended; the first case decides.
+
+        Source: docs/spec/environment.md 4.2.
+        """
         mechs = self.battle.mechs
         terminated = np.array([not mech.alive for mech in mechs])
         truncated = np.zeros(len(mechs), bool)
@@ -273,7 +282,9 @@ class ReferenceEnv:
         return self._arena
 
     def reset(self, seed: int) -> Step:
-        """Start the episode of a seed (env §5): the same seed and actions give the original's episode.
+        """Start the episode of a seed: the same seed and actions give the original's episode.
+
+        Source: docs/spec/environment.md 5.
 
         Raises:
             ValueError: if seed is not a whole number from 0.

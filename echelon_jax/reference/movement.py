@@ -1,4 +1,4 @@
-"""Rotation, velocity and integration of one mech (sim §7)."""
+"""Rotation, velocity and integration of one mech (docs/spec/rules.md 7)."""
 
 from __future__ import annotations
 
@@ -20,16 +20,17 @@ def move(battle: Battle, mech: Mech, action: list[float]) -> None:
         integrate(battle, mech)
         mech.noise_level = 0.0
         return
-    if not mech.shutdown:  # §7.1: before movement, so the velocity uses the new yaw
+    if not mech.shutdown:  # docs/spec/rules.md 7.1: before movement, so the velocity uses the new yaw
         turn = clip(action[YAW_RATE], -1.0, 1.0) * mech.spec.max_yaw_rate * battle.config.dt
         mech.yaw = wrap_angle(mech.yaw + turn)
     accelerate(battle, mech, action)
     integrate(battle, mech)
-    mech.noise_level = norm(mech.vel) * mech.spec.noise_factor  # §8.5
+    # loudness: speed times the noise factor of the class (docs/spec/rules.md 8.5)
+    mech.noise_level = norm(mech.vel) * mech.spec.noise_factor
 
 
 def accelerate(battle: Battle, mech: Mech, action: list[float]) -> None:
-    """The new velocity (sim §7.2; §7.3 in shutdown)."""
+    """The new velocity; in shutdown the mech coasts (docs/spec/rules.md 7.2, 7.3)."""
     dt, gravity, spec = battle.config.dt, battle.config.gravity, mech.spec
     if mech.shutdown:
         mech.vel = mul(lift(mech.vel, -gravity * dt), c.VELOCITY_DAMPING)
@@ -52,7 +53,10 @@ def accelerate(battle: Battle, mech: Mech, action: list[float]) -> None:
 
 
 def blocked(battle: Battle, mech: Mech, pos: Vec) -> bool:
-    """Whether the mech's box at `pos` hits the world or strictly overlaps another living mech (sim §7.4)."""
+    """Whether the mech's box at `pos` hits the world or strictly overlaps another living mech.
+
+    Source: docs/spec/rules.md 7.4.
+    """
     low, high = sub(pos, mech.half), add(pos, mech.half)
     if battle.world.box_hits(low, high):
         return True
@@ -73,7 +77,7 @@ def blocked(battle: Battle, mech: Mech, pos: Vec) -> bool:
 
 
 def integrate(battle: Battle, mech: Mech) -> None:
-    """Move along x, then y, each with a step-up, then z; clamp last (sim §7.4, Q4).
+    """Move along x, then y, each with a step-up, then z; clamp last (docs/spec/rules.md 7.4, Q4).
 
     Under clamp_before_collision a move is cut at the edge before it is tested; under ceiling nothing rises above the top.
     """

@@ -1,4 +1,7 @@
-"""The only door to randomness (sim Appendix A): a live generator with the original's draws, or a recorded tape."""
+"""The only door to randomness: a live generator with the original's draws, or a recorded tape.
+
+Source: docs/spec/rules.md Appendix A.
+"""
 
 from __future__ import annotations
 

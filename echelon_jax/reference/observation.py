@@ -1,4 +1,7 @@
-"""What every mech sees after a decision step (env §2): one float32 vector each, and the contact slots behind it."""
+"""What every mech sees after a decision step: one float32 vector each, and the contact slots behind it.
+
+Source: docs/spec/environment.md 2.
+"""
 
 from __future__ import annotations
 
@@ -58,12 +61,15 @@ def _walls(world: VoxelWorld) -> np.ndarray:
 
 
 def occupancy_map(world: VoxelWorld, clearance_z: int) -> np.ndarray:
-    """bool [Y, X]: a wall in the lowest `clearance_z` levels of the column (env §2.8)."""
+    """bool [Y, X]: a wall in the lowest `clearance_z` levels of the column (docs/spec/environment.md 2.8)."""
     return np.any(_walls(world)[: max(1, clearance_z)], axis=0)
 
 
 def telemetry_map(world: VoxelWorld) -> np.ndarray:
-    """float32 [256]: a wall at any height in each of 16 x 16 blocks of columns, rows along y (env §2.9)."""
+    """float32 [256]: a wall at any height in each of 16 x 16 blocks of columns, rows along y.
+
+    Source: docs/spec/environment.md 2.9.
+    """
     columns = np.any(_walls(world), axis=0)
     size_y, size_x = columns.shape
     rows = [k * size_y // TELEMETRY_SIDE for k in range(TELEMETRY_SIDE + 1)]
@@ -82,7 +88,10 @@ def telemetry_map(world: VoxelWorld) -> np.ndarray:
 
 
 class SightCache:
-    """LOS and smoke tests, once per unordered pair; the ray runs from whoever asked first (env §2.3)."""
+    """LOS and smoke tests, once per unordered pair; the ray runs from whoever asked first.
+
+    Source: docs/spec/environment.md 2.3.
+    """
 
     def __init__(self, battle: Battle) -> None:
         self._battle = battle
@@ -107,7 +116,7 @@ class SightCache:
 def observe(scene: Scene) -> tuple[np.ndarray, list[list[int]], list[int]]:
     """Observations float32 [N, O], contact slots (mech indices, -1 empty), and the viewers with a non-finite entry.
 
-    A pure function of the scene; entries that are not finite become 0 (env §2.1).
+    A pure function of the scene; entries that are not finite become 0 (docs/spec/environment.md 2.1).
     """
     mechs = scene.battle.mechs
     sight = SightCache(scene.battle)
@@ -129,7 +138,8 @@ def observe(scene: Scene) -> tuple[np.ndarray, list[list[int]], list[int]]:
         entries += local_map(scene, viewer)
         entries += [float(v) for v in scene.telemetry]
         entries += sound(scene.battle, viewer, sight)
-        entries += [float(viewer.class_id == k) for k in (SCOUT, LIGHT, MEDIUM, HEAVY)]  # §2.11
+        # the hull, one-hot (docs/spec/environment.md 2.11)
+        entries += [float(viewer.class_id == k) for k in (SCOUT, LIGHT, MEDIUM, HEAVY)]
         entries += scalars(scene, viewer, quality)
         row = np.array(entries, np.float32)
         if not np.isfinite(row).all():
@@ -140,17 +150,17 @@ def observe(scene: Scene) -> tuple[np.ndarray, list[list[int]], list[int]]:
 
 
 def viewer_sensors(mechs: list[Mech], viewer: Mech) -> tuple[float, float, float]:
-    """(quality, jam, eccm) of a viewer; the worst quality while dead or shut down (env §2.2)."""
+    """(quality, jam, eccm) of a viewer; the worst quality while dead or shut down (docs/spec/environment.md 2.2)."""
     if not viewer.alive or viewer.shutdown:
         return c.SENSOR_QUALITY_MIN, 0.0, 0.0
     return sensors(mechs, viewer)
 
 
-# ---- contacts (env §2.4 to §2.6) ------------------------------------------------------------------------------------
+# ---- contacts (docs/spec/environment.md 2.4 to 2.6) ------------------------------------------------------------------
 
 
 def visible(scene: Scene, viewer: Mech, other: Mech, quality: float, sight: SightCache) -> bool:
-    """Whether a living mech is a contact (env §2.4)."""
+    """Whether a living mech is a contact (docs/spec/environment.md 2.4)."""
     if scene.config.observation_mode == "full":
         return True
     if painted_by_pack_of(scene.battle.mechs, other, viewer) and quality >= c.PAINT_LOCK_QUALITY:  # 1
@@ -166,7 +176,7 @@ def visible(scene: Scene, viewer: Mech, other: Mech, quality: float, sight: Sigh
 
 
 def sort_key(viewer: Mech, other: Mech, mode: int) -> tuple[float, ...]:
-    """Ascending rank of a contact in a sort mode (env §2.5); equal keys keep roster order."""
+    """Ascending rank of a contact in a sort mode (docs/spec/environment.md 2.5); equal keys keep roster order."""
     away = distance(other.pos, viewer.pos)
     if mode == BIGGEST:
         return -SIZE_RANK[other.class_id], away
@@ -176,7 +186,7 @@ def sort_key(viewer: Mech, other: Mech, mode: int) -> tuple[float, ...]:
 
 
 def choose_contacts(scene: Scene, viewer: Mech, quality: float, sight: SightCache) -> list[Mech]:
-    """The contacts in their slots, packed from slot 0 (env §2.5)."""
+    """The contacts in their slots, packed from slot 0 (docs/spec/environment.md 2.5)."""
     mode = scene.sort_mode[viewer.index]
     seen = [o for o in scene.battle.mechs if o.alive and o is not viewer and visible(scene, viewer, o, quality, sight)]
     seen.sort(key=lambda other: sort_key(viewer, other, mode))  # stable
@@ -190,7 +200,7 @@ def choose_contacts(scene: Scene, viewer: Mech, quality: float, sight: SightCach
 
 
 def contact_row(scene: Scene, viewer: Mech, other: Mech) -> list[float]:
-    """The 25 entries of one contact (env §2.6)."""
+    """The 25 entries of one contact (docs/spec/environment.md 2.6)."""
     largest = float(max(scene.battle.world.size))
     offset, drift = sub(other.pos, viewer.pos), sub(other.vel, viewer.vel)
     away, speed = norm(offset), norm(other.vel)
@@ -233,13 +243,13 @@ def contact_row(scene: Scene, viewer: Mech, other: Mech) -> list[float]:
 
 
 def message_block(scene: Scene, viewer: Mech) -> list[float]:
-    """The stored messages of the viewer's pack by pack row, its own included (env §2.7)."""
+    """The stored messages of the viewer's pack by pack row, its own included (docs/spec/environment.md 2.7)."""
     first = viewer.index - viewer.pack_row
     return [value for i in range(first, first + PACK_SIZE) for value in scene.messages[i]]
 
 
 def local_map(scene: Scene, viewer: Mech) -> list[float]:
-    """11 x 11 samples around the viewer in its body frame; outside the map reads 1 (env §2.8)."""
+    """11 x 11 samples around the viewer in its body frame; outside the map reads 1 (docs/spec/environment.md 2.8)."""
     size_x, size_y, _ = scene.battle.world.size
     cos, sin = math.cos(viewer.yaw), math.sin(viewer.yaw)
     reach = LOCAL_SIDE // 2
@@ -254,7 +264,10 @@ def local_map(scene: Scene, viewer: Mech) -> list[float]:
 
 
 def sound(battle: Battle, viewer: Mech, sight: SightCache) -> list[float]:
-    """Loudness by quadrant: front left, front right, rear left, rear right, of friends and foes alike (env §2.10)."""
+    """Loudness by quadrant: front left, front right, rear left, rear right, of friends and foes alike.
+
+    Source: docs/spec/environment.md 2.10.
+    """
     quadrants = [0.0] * 4
     for other in battle.mechs:
         if other is viewer or not other.alive or other.noise_level <= 0:
@@ -272,7 +285,7 @@ def sound(battle: Battle, viewer: Mech, sight: SightCache) -> list[float]:
     return [f32(math.log1p(q)) / 5.0 for q in quadrants]
 
 
-# ---- scalars (env §2.12) --------------------------------------------------------------------------------------------
+# ---- scalars (docs/spec/environment.md 2.12) -------------------------------------------------------------------------
 
 
 def targeted(battle: Battle, viewer: Mech) -> bool:

@@ -1,4 +1,4 @@
-"""Projectiles in flight: guidance, sweep, terrain, impacts and explosions (sim §6)."""
+"""Projectiles in flight: guidance, sweep, terrain, impacts and explosions (docs/spec/rules.md 6)."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from echelon_jax.rules import constants as c
 from echelon_jax.rules.mechs import HEAVY
 from echelon_jax.rules.weapons import AUTOCANNON, GAUSS, MISSILE, SMOKE, WEAPONS
 
-# Seconds in flight: range over speed (sim §6.1).
+# Seconds in flight: range over speed (docs/spec/rules.md 6.1).
 LIFETIMES = {weapon: WEAPONS[weapon].range / WEAPONS[weapon].speed for weapon in (MISSILE, SMOKE, GAUSS, AUTOCANNON)}
 
 
@@ -29,7 +29,7 @@ def update_projectiles(battle: Battle, noise: Noise) -> None:
 def update(battle: Battle, shot: Projectile, noise: Noise) -> bool:
     """Move one projectile by a substep; whether it flies on."""
     dt = battle.config.dt
-    shot.age += dt  # step 1 (§6.2): an expired shot vanishes without a trace (Q31)
+    shot.age += dt  # step 1 (docs/spec/rules.md 6.2): an expired shot vanishes without a trace (Q31)
     if shot.age > LIFETIMES[shot.weapon]:
         if battle.config.smoke_opens and shot.weapon == SMOKE:
             open_cloud(battle, shot.pos)
@@ -37,11 +37,11 @@ def update(battle: Battle, shot: Projectile, noise: Noise) -> bool:
     if intercepted(battle, shot, noise):  # step 2
         return False
     guide(battle, shot)  # step 3
-    segment = mul(shot.vel, dt)  # step 4 (§6.3)
+    segment = mul(shot.vel, dt)  # step 4: motion segment (docs/spec/rules.md 6.3)
     end = add(shot.pos, segment)
-    victim, closest = sweep(battle, shot, segment)  # step 5 (§6.4)
+    victim, closest = sweep(battle, shot, segment)  # step 5: mech sweep (docs/spec/rules.md 6.4)
 
-    # Step 6 (§6.5): terrain.
+    # Step 6 (docs/spec/rules.md 6.5): terrain.
     world, size = battle.world, battle.world.size
     outside = min(end[0], end[1]) < 0 or any(v >= n for v, n in zip(end, size, strict=True))
     ends_there = battle.config.shots_end_at_border and outside
@@ -63,12 +63,14 @@ def update(battle: Battle, shot: Projectile, noise: Noise) -> bool:
             shot.pos = end
             return True
         impact = before_cell(shot.pos, end, cell) if cell is not None else end
-    strike(battle, shot, victim, cell, impact)  # step 7 (§6.7)
+    strike(battle, shot, victim, cell, impact)  # step 7: effects of the impact (docs/spec/rules.md 6.7)
     return False
 
 
 def intercepted(battle: Battle, shot: Projectile, noise: Noise) -> bool:
-    """AMS (sim §6.2 step 2): each ready heavy of the target's team rolls in every substep with the missile in reach.
+    """AMS: each ready heavy of the target's team rolls in every substep with the missile in reach.
+
+    Source: docs/spec/rules.md 6.2 step 2.
 
     Under ams_one_roll once for each missile.
     """
@@ -102,7 +104,10 @@ def intercepted(battle: Battle, shot: Projectile, noise: Noise) -> bool:
 
 
 def guide(battle: Battle, shot: Projectile) -> None:
-    """Guidance (sim §6.2 step 3): missiles home on a living target, gauss slugs fall, the rest fly straight."""
+    """Guidance: missiles home on a living target, gauss slugs fall, the rest fly straight.
+
+    Source: docs/spec/rules.md 6.2 step 3.
+    """
     dt = battle.config.dt
     if shot.weapon == MISSILE and shot.target is not None and battle.mechs[shot.target].alive:
         offset = sub(battle.mechs[shot.target].pos, shot.pos)
@@ -118,7 +123,7 @@ def guide(battle: Battle, shot: Projectile) -> None:
 
 
 def sweep(battle: Battle, shot: Projectile, segment: Vec) -> tuple[Mech | None, Vec]:
-    """The enemy of the shooter's team that the segment passes, and the point closest to it (sim §6.4).
+    """The enemy of the shooter's team that the segment passes, and the point closest to it (docs/spec/rules.md 6.4).
 
     Own team is transparent (Q26); the smallest parameter wins, on ties the first in roster order.
     """
@@ -140,7 +145,7 @@ def sweep(battle: Battle, shot: Projectile, segment: Vec) -> tuple[Mech | None, 
 
 
 def before_cell(start: Vec, end: Vec, cell: Cell) -> Vec:
-    """The point of the segment just in front of a cell, computed in float64 (sim §6.6)."""
+    """The point of the segment just in front of a cell, computed in float64 (docs/spec/rules.md 6.6)."""
     d = [e - s for s, e in zip(start, end, strict=True)]
     if d[0] * d[0] + d[1] * d[1] + d[2] * d[2] <= 1e-18:
         return start
@@ -153,7 +158,7 @@ def before_cell(start: Vec, end: Vec, cell: Cell) -> Vec:
 
 
 def strike(battle: Battle, shot: Projectile, victim: Mech | None, cell: Cell | None, impact: Vec) -> None:
-    """Step 7: the effects of an impact, in their order (sim §6.7)."""
+    """Step 7: the effects of an impact, in their order (docs/spec/rules.md 6.7)."""
     weapon = WEAPONS[shot.weapon]
     if cell is not None:
         battle.world.damage(cell, weapon.damage, battle.config.true_voxel_hp)  # 1
@@ -167,13 +172,13 @@ def strike(battle: Battle, shot: Projectile, victim: Mech | None, cell: Cell | N
 
 
 def open_cloud(battle: Battle, centre: Vec) -> None:
-    """A new smoke cloud (sim §6.7 step 3)."""
+    """A new smoke cloud (docs/spec/rules.md 6.7 step 3)."""
     battle.clouds.append(SmokeCloud(centre, c.SMOKE_CLOUD_RADIUS, c.SMOKE_CLOUD_LIFE))
     battle.events.append({"type": "smoke_cloud", "pos": list(centre), "radius": c.SMOKE_CLOUD_RADIUS})
 
 
 def direct_hit(battle: Battle, shot: Projectile, victim: Mech, impact: Vec) -> None:
-    """A direct hit (sim §6.7 step 2); smoke shells too, with damage 0 (Q19), unless smoke_opens is on."""
+    """A direct hit (docs/spec/rules.md 6.7 step 2); smoke shells too, with damage 0 (Q19), unless smoke_opens is on."""
     weapon = WEAPONS[shot.weapon]
     shooter = battle.mechs[shot.shooter]
     multiplier, crit = rear_multiplier(victim, sub(victim.pos, shot.vel))  # 1: judged by the direction of flight
@@ -213,7 +218,7 @@ def direct_hit(battle: Battle, shot: Projectile, victim: Mech, impact: Vec) -> N
 
 
 def explode(battle: Battle, shot: Projectile, centre: Vec, direct: Mech | None) -> None:
-    """An explosion (sim §6.8): mechs in grid order, own team and shooter too (Q11), then voxels."""
+    """An explosion (docs/spec/rules.md 6.8): mechs in grid order, own team and shooter too (Q11), then voxels."""
     weapon = WEAPONS[shot.weapon]
     shooter = battle.mechs[shot.shooter]
     radius = weapon.splash_radius
@@ -257,7 +262,7 @@ def explode(battle: Battle, shot: Projectile, centre: Vec, direct: Mech | None) 
 
 
 def cells_within(battle: Battle, centre: Vec, radius: float) -> list[Cell]:
-    """Cells of the grid whose centre is within the radius (sim §6.8 step 2)."""
+    """Cells of the grid whose centre is within the radius (docs/spec/rules.md 6.8 step 2)."""
     ranges = [
         range(max(0, math.floor(f32(v - f32(radius)))), min(n, math.ceil(f32(v + f32(radius)))))
         for v, n in zip(centre, battle.world.size, strict=True)

@@ -1,4 +1,4 @@
-"""Zone ticks, rewards and episode statistics (env §3 and §4.5)."""
+"""Zone ticks, rewards and episode statistics (docs/spec/environment.md 3 and 4.5)."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def tonnage_in_zone(mechs: Sequence[Mech], zone: Zone) -> tuple[float, float]:
 
 
 def zone_tick(blue: float, red: float) -> tuple[float, float]:
-    """Score ticks of both teams from their tonnage in the zone (env §3.2)."""
+    """Score ticks of both teams from their tonnage in the zone (docs/spec/environment.md 3.2)."""
     if blue > 0 and red > 0:
         margin = (blue - red) / (blue + red)
         share = 1.0 - CONTESTED_FLOOR
@@ -84,7 +84,9 @@ def reward_components(
     ticks: tuple[float, float],
     map_side: float,
 ) -> list[list[float]]:
-    """Per mech the seven components, in the order of COMPONENTS (env §3.3); the reward is their sum.
+    """Per mech the seven components, in the order of COMPONENTS; the reward is their sum.
+
+    Source: docs/spec/environment.md 3.3.
 
     Args:
         mechs: after the simulation.
@@ -139,7 +141,7 @@ def _sums(mechs: Sequence[Mech], events: Sequence[Event]) -> tuple[list[float], 
 
 
 def new_statistics() -> dict[str, float]:
-    """The 26 counters of an episode, all zero (env §4.5)."""
+    """The 26 counters of an episode, all zero (docs/spec/environment.md 4.5)."""
     return {f"{name}_{team}": 0.0 for name in STATISTICS for team in TEAM_NAMES}
 
 

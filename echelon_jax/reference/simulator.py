@@ -1,4 +1,4 @@
-"""One substep and one decision step of the simulation, in the order of evaluation (sim §9)."""
+"""One substep and one decision step of the simulation, in the order of evaluation (docs/spec/rules.md 9)."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ BASE_ACTIONS = 9  # components that the simulation reads
 
 
 def substep(battle: Battle, actions: Sequence[list[float]], noise: Noise) -> None:
-    """Advance by dt (sim §9.2): upkeep, projectiles, firing, movement, each mech after the other."""
+    """Advance by dt (docs/spec/rules.md 9.2): upkeep, projectiles, firing, movement, each mech after the other."""
     battle.tick += 1  # 1: clock
     battle.time_s += battle.config.dt
     noise.start_substep(battle.tick)
@@ -38,7 +38,10 @@ def substep(battle: Battle, actions: Sequence[list[float]], noise: Noise) -> Non
 
 
 def simulate(battle: Battle, actions: Sequence[list[float]], noise: Noise) -> list[Event]:
-    """The substeps of one decision step with the same actions; the events of all of them (sim §9.1 steps 4 and 5)."""
+    """The substeps of one decision step with the same actions; the events of all of them.
+
+    Source: docs/spec/rules.md 9.1 steps 4 and 5.
+    """
     for mech in battle.mechs:
         mech.clear_tallies()
     battle.events = []
@@ -48,7 +51,10 @@ def simulate(battle: Battle, actions: Sequence[list[float]], noise: Noise) -> li
 
 
 def set_ewar(battle: Battle, actions: Sequence[list[float]]) -> None:
-    """ECM and ECCM switches from the secondary trigger of living scouts; no latch (sim §5.3, env §1.4)."""
+    """ECM and ECCM switches from the secondary trigger of living scouts; no latch.
+
+    Source: docs/spec/rules.md 5.3, docs/spec/environment.md 1.4.
+    """
     for mech in battle.mechs:
         selector = actions[mech.index][SECONDARY]
         able = battle.config.ewar and mech.alive and mech.class_id == SCOUT

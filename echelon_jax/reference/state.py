@@ -1,4 +1,4 @@
-"""What a battle consists of: mechs, projectiles, clouds, voxels, clock (sim §4)."""
+"""What a battle consists of: mechs, projectiles, clouds, voxels, clock (docs/spec/rules.md 4)."""
 
 from __future__ import annotations
 
@@ -21,7 +21,10 @@ Event = dict[str, Any]
 
 @dataclasses.dataclass
 class Mech:
-    """One mech (sim §4.3). Vectors are float32 values, everything else float64; the position is the box's centre."""
+    """One mech. Vectors are float32 values, everything else float64; the position is the box's centre.
+
+    Source: docs/spec/rules.md 4.3.
+    """
 
     index: int  # place in the roster; every reference to a mech is such an index
     id: str
@@ -111,7 +114,7 @@ class Mech:
         return self.team == other.team and self.pack == other.pack
 
     def clear_tallies(self) -> None:
-        """Start a decision step (sim §4.3), dead mechs too."""
+        """Start a decision step (docs/spec/rules.md 4.3), dead mechs too."""
         self.took_damage, self.dealt_damage, self.kills = 0.0, 0.0, 0
         self.friendly_damage, self.friendly_kills = 0.0, 0
         self.effective_damage, self.friendly_effective_damage, self.kill_assists = 0.0, 0.0, 0
@@ -141,7 +144,7 @@ class Projectile:
 
 
 def make_mechs(num_packs: int, positions: Any, yaws: Any) -> list[Mech]:
-    """The full roster with initial values (sim §4.2 and §4.3) at positions [N, 3] and yaws [N]."""
+    """The full roster with initial values (docs/spec/rules.md 4.2 and 4.3) at positions [N, 3] and yaws [N]."""
     roster = rules.roster(num_packs)
     if len(positions) != roster.size or len(yaws) != roster.size:
         raise ValueError(f"positions and yaws must have {roster.size} rows, got {len(positions)} and {len(yaws)}")
@@ -204,5 +207,5 @@ class Battle:
         return [mech for mech in self.mechs if mech.alive]
 
     def has_los(self, start: Vec, end: Vec) -> bool:
-        """HasLOS of sim §3.2: through terrain and smoke."""
+        """Whether neither terrain nor smoke blocks the view between two points (docs/spec/rules.md 3.2)."""
         return smoke_clear(self.clouds, start, end) and self.world.terrain_los(start, end)

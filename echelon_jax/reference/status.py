@@ -1,4 +1,4 @@
-"""Upkeep of a mech (sim §8.1 to §8.4), deaths and wrecks (§8.6, §8.7)."""
+"""Upkeep of a mech, deaths and wrecks (docs/spec/rules.md 8.1 to 8.4, 8.6, 8.7)."""
 
 from __future__ import annotations
 
@@ -24,35 +24,38 @@ TIMERS = (
 
 
 def upkeep(battle: Battle, mech: Mech, action: list[float]) -> None:
-    """One mech's upkeep, phase 3 of a substep (sim §9.2). A mech killed by a hazard still finishes its own upkeep."""
+    """One mech's upkeep, phase 3 of a substep. A mech killed by a hazard still finishes its own upkeep.
+
+    Source: docs/spec/rules.md 9.2.
+    """
     dt = battle.config.dt
-    # a: timers (§8.4)
+    # a: timers (docs/spec/rules.md 8.4)
     for timer in TIMERS:
         setattr(mech, timer, max(0.0, getattr(mech, timer) - dt))
-    # b: heat of electronic warfare (§8.1a)
+    # b: heat of electronic warfare (docs/spec/rules.md 8.1)
     if not mech.shutdown:
         if mech.ecm_on:
             mech.heat += c.ECM_HEAT * dt
         if mech.eccm_on:
             mech.heat += c.ECCM_HEAT * dt
-    # c: hazards (§8.2)
+    # c: hazards (docs/spec/rules.md 8.2)
     hazards(battle, mech)
-    # d: knockdown and stability (§8.3)
+    # d: knockdown and stability (docs/spec/rules.md 8.3)
     stability(mech, dt)
-    # e: vent, f: dissipation (§8.1)
+    # e: vent, f: dissipation (docs/spec/rules.md 8.1)
     if not mech.shutdown and action[VENT] > 0:
         mech.heat = max(0.0, mech.heat - c.VENT_MULTIPLIER * mech.spec.heat_dissipation * dt)
     mech.heat = max(0.0, mech.heat - mech.spec.heat_dissipation * dt)
 
 
 def foot_material(battle: Battle, mech: Mech) -> int:
-    """The material of the foot cell: the one under the centre of the box's bottom (sim §8.2)."""
+    """The material of the foot cell: the one under the centre of the box's bottom (docs/spec/rules.md 8.2)."""
     x, y, _ = mech.pos
     return battle.world.voxel((int(x), int(y), int(mech.low[2])))
 
 
 def hazards(battle: Battle, mech: Mech) -> None:
-    """Lava, debris fields and water under a mech (sim §8.2)."""
+    """Lava, debris fields and water under a mech (docs/spec/rules.md 8.2)."""
     dt = battle.config.dt
     material = foot_material(battle, mech)
     if material == m.WATER:
@@ -67,7 +70,7 @@ def hazards(battle: Battle, mech: Mech) -> None:
 
 
 def stability(mech: Mech, dt: float) -> None:
-    """Fallen time, knockdown or regeneration (sim §8.3)."""
+    """Fallen time, knockdown or regeneration (docs/spec/rules.md 8.3)."""
     if mech.fallen:
         mech.fallen_time -= dt
         if mech.fallen_time <= 0:
@@ -91,7 +94,10 @@ def stability(mech: Mech, dt: float) -> None:
 
 
 def kill_if_dead(battle: Battle, mech: Mech, credit: Mech | str) -> None:
-    """Death handling (sim §8.6), at once: the credit goes to a mech, dead or alive, or to the name of a hazard."""
+    """Death handling, at once: the credit goes to a mech, dead or alive, or to the name of a hazard.
+
+    Source: docs/spec/rules.md 8.6.
+    """
     if mech.hp > 0 or not mech.alive:
         return
     mech.alive = False
@@ -117,7 +123,7 @@ def without_credit(battle: Battle, shooter: Mech, target: Mech) -> bool:
 
 
 def wreck_cells(battle: Battle, mech: Mech) -> tuple[Cell, Cell]:
-    """Lower and upper (exclusive) cell of the wreck of a mech (sim §8.7 step 1)."""
+    """Lower and upper (exclusive) cell of the wreck of a mech (docs/spec/rules.md 8.7 step 1)."""
     low, high, size = mech.low, mech.high, battle.world.size
     lo = tuple(max(0, math.floor(v)) for v in low)
     hi = tuple(min(n, math.ceil(v)) for v, n in zip(high, size, strict=True))
@@ -125,13 +131,16 @@ def wreck_cells(battle: Battle, mech: Mech) -> tuple[Cell, Cell]:
 
 
 def wreck_roll(mech: Mech, lo: Cell, hi: Cell) -> float:
-    """The roll in [0, 1) that decides a wreck's material: a hash of the mech's name and place (sim §8.7 step 2)."""
+    """The roll in [0, 1) that decides a wreck's material: a hash of the mech's name and place.
+
+    Source: docs/spec/rules.md 8.7 step 2.
+    """
     text = ":".join([mech.id, mech.spec.name, *(str(i) for i in (*lo, *hi))])
     return zlib.crc32(text.encode()) / 2.0**32
 
 
 def leave_wreck(battle: Battle, mech: Mech) -> None:
-    """Fill the box of a dead mech with debris, sparing other living mechs (sim §8.7).
+    """Fill the box of a dead mech with debris, sparing other living mechs (docs/spec/rules.md 8.7).
 
     The hp of the cells stays (Q5), or becomes the material's under true_voxel_hp.
     """

@@ -1,4 +1,6 @@
-"""Float32 vectors as tuples of Python floats (sim §1.2): each operation is done in float64 and rounded once to float32.
+"""Float32 vectors as tuples of Python floats: each operation is done in float64 and rounded once to float32.
+
+Source: docs/spec/rules.md 1.2.
 
 A sum, product, quotient or square root of float32 numbers, computed in float64 and then rounded, is the correctly
 rounded float32 result, so plain Python floats reproduce the original's float32 arithmetic bit for bit.
@@ -53,7 +55,10 @@ def div(a: Vec, divisor: float) -> Vec:
 
 
 def dot(a: Vec, b: Vec) -> float:
-    """a · b: products rounded to float32, summed in float64 in index order, the sum rounded (sim §1.2)."""
+    """a · b: products rounded to float32, summed in float64 in index order, the sum rounded.
+
+    Source: docs/spec/rules.md 1.2.
+    """
     x, y, z = _UNPACK3(_PACK3(a[0] * b[0], a[1] * b[1], a[2] * b[2]))
     return f32(x + y + z)
 
@@ -84,5 +89,5 @@ def clip(value: float, low: float, high: float) -> float:
 
 
 def wrap_angle(angle: float) -> float:
-    """W(a) of sim §1.1: the angle in [-pi, pi)."""
+    """The angle wrapped into [-pi, pi) (docs/spec/rules.md 1.1)."""
     return (angle + math.pi) % (2.0 * math.pi) - math.pi

@@ -1,4 +1,4 @@
-"""The firing phase of one mech: laser and flamer, missile, kinetics, painter, smoke (sim §5)."""
+"""The firing phase of one mech: laser and flamer, missile, kinetics, painter, smoke (docs/spec/rules.md 5)."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ HEAT_TRANSFER = {LASER: c.LASER_HEAT_TRANSFER, FLAMER: c.FLAMER_HEAT_TRANSFER}
 
 
 def fire(battle: Battle, mech: Mech, action: list[float], noise: Noise) -> None:
-    """All five routines of one living mech, in their order; each tests shutdown anew (sim §9.3)."""
+    """All five routines of one living mech, in their order; each tests shutdown anew (docs/spec/rules.md 9.3)."""
     lasers(battle, mech, action, noise)
     missile(battle, mech, action)
     kinetic(battle, mech, action)
@@ -45,16 +45,16 @@ def fire(battle: Battle, mech: Mech, action: list[float], noise: Noise) -> None:
 
 
 def pulled(mech: Mech, weapon: int, action: list[float]) -> bool:
-    """The mech carries this weapon and its trigger is pulled (sim §5.2)."""
+    """The mech carries this weapon and its trigger is pulled (docs/spec/rules.md 5.2)."""
     trigger = TRIGGERS[weapon].get(mech.class_id)
     return trigger is not None and action[trigger] > 0
 
 
-# ---- aiming (sim §5.4) ----------------------------------------------------------------------------------------------
+# ---- aiming (docs/spec/rules.md 5.4) ---------------------------------------------------------------------------------
 
 
 def valid_focus(battle: Battle, shooter: Mech) -> Mech | None:
-    """The focus target if it is alive and hostile now (sim §5.3)."""
+    """The focus target if it is alive and hostile now (docs/spec/rules.md 5.3)."""
     if shooter.focus_target is None:
         return None
     target = battle.mechs[shooter.focus_target]
@@ -62,7 +62,7 @@ def valid_focus(battle: Battle, shooter: Mech) -> Mech | None:
 
 
 def enemies_in_range(battle: Battle, shooter: Mech, reach: float) -> list[Mech]:
-    """EnemiesInRange of sim §2.6: living enemies by 3-D centre distance, in grid order around the shooter."""
+    """Living enemies within range by 3-D centre distance, in grid order around the shooter (docs/spec/rules.md 2.6)."""
     mechs = [battle.mechs[i] for i in battle.grid.near(shooter.pos, reach)]
     return [o for o in mechs if o.alive and o.team != shooter.team and distance(o.pos, shooter.pos) <= reach]
 
@@ -110,7 +110,7 @@ def nearest_candidate(
     return best
 
 
-# ---- hitscan (sim §5.7) ---------------------------------------------------------------------------------------------
+# ---- hitscan (docs/spec/rules.md 5.7) --------------------------------------------------------------------------------
 
 
 def lasers(battle: Battle, mech: Mech, action: list[float], noise: Noise) -> None:
@@ -171,7 +171,7 @@ def hitscan(battle: Battle, mech: Mech, weapon_id: int, noise: Noise) -> bool:
     return True
 
 
-# ---- missile (sim §5.8) ---------------------------------------------------------------------------------------------
+# ---- missile (docs/spec/rules.md 5.8) --------------------------------------------------------------------------------
 
 
 def missile_lock(battle: Battle, shooter: Mech, target: Mech, away: float) -> str | None:
@@ -202,7 +202,7 @@ def missile(battle: Battle, mech: Mech, action: list[float]) -> None:
     target, lock = choice
     mech.missile_cooldown, mech.tube_was_smoke = weapon.cooldown, False
     mech.heat += weapon.heat
-    # Spawn (§6.1): aimed from the shooter's centre, tilted upward.
+    # Spawn (docs/spec/rules.md 6.1): aimed from the shooter's centre, tilted upward.
     offset = sub(target.pos, mech.pos)
     tilted = lift(div(offset, norm(offset) + 1e-6), c.MISSILE_VERTICAL_COMPONENT)
     start = lift(mech.pos, f32(mech.half[2] + c.MISSILE_SPAWN_OFFSET))
@@ -220,7 +220,7 @@ def missile(battle: Battle, mech: Mech, action: list[float]) -> None:
     )
 
 
-# ---- gauss and autocannon (sim §5.9) --------------------------------------------------------------------------------
+# ---- gauss and autocannon (docs/spec/rules.md 5.9) -------------------------------------------------------------------
 
 
 def kinetic(battle: Battle, mech: Mech, action: list[float]) -> None:
@@ -267,7 +267,7 @@ def kinetic_target(battle: Battle, mech: Mech, reach: float) -> Mech | None:
     return best
 
 
-# ---- painter and smoke (sim §5.10, §5.11) ---------------------------------------------------------------------------
+# ---- painter and smoke (docs/spec/rules.md 5.10, 5.11) ---------------------------------------------------------------
 
 
 def painter(battle: Battle, mech: Mech, action: list[float]) -> None:
@@ -312,7 +312,7 @@ def smoke(battle: Battle, mech: Mech, action: list[float]) -> None:
     )
 
 
-# ---- electronic warfare (sim §5.12) ---------------------------------------------------------------------------------
+# ---- electronic warfare (docs/spec/rules.md 5.12) --------------------------------------------------------------------
 
 
 def sensors(mechs: list[Mech], viewer: Mech) -> tuple[float, float, float]:

@@ -1,4 +1,4 @@
-"""Voxels, box queries, rays, smoke and the spatial grid (sim §2 and §3)."""
+"""Voxels, box queries, rays, smoke and the spatial grid (docs/spec/rules.md 2 and 3)."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _NEVER = 1e30  # the crossing parameter of an axis along which a ray does not mo
 
 
 class VoxelWorld:
-    """The voxel ids and hit points of one arena: mutable simulation state (sim §2.1).
+    """The voxel ids and hit points of one arena: mutable simulation state (docs/spec/rules.md 2.1).
 
     Args:
         material: uint8 [Z, Y, X] voxel ids.
@@ -48,14 +48,14 @@ class VoxelWorld:
         return all(0 <= i < n for i, n in zip(cell, self.size, strict=True))
 
     def voxel(self, cell: Cell) -> int:
-        """The id of a cell; SOLID outside the grid on any side (sim §2.3)."""
+        """The id of a cell; SOLID outside the grid on any side (docs/spec/rules.md 2.3)."""
         if not self.inside(cell):
             return m.SOLID
         x, y, z = cell
         return self._cells[(z * self.size[1] + y) * self.size[0] + x]
 
     def box_hits(self, low: Vec, high: Vec) -> bool:
-        """BoxHitsWorld of sim §2.4: free outside the grid except below z = 0."""
+        """Whether a box hits the world; outside the grid it is free, except below z = 0 (docs/spec/rules.md 2.4)."""
         if low[2] < 0:  # 1
             return True
         size_x, size_y, size_z = self.size
@@ -72,7 +72,7 @@ class VoxelWorld:
         return False
 
     def damage(self, cell: Cell, amount: float, true_hp: bool = False) -> None:
-        """Damage of sim §2.5: no test that the amount is above zero (Q7), no exemption for hazards and dirt (Q8).
+        """Damage a cell (docs/spec/rules.md 2.5); an amount of 0 counts (Q7), hazards and dirt are not exempt (Q8).
 
         With `true_hp` (the switch true_voxel_hp) both: nothing happens without damage, and hazards and dirt stay.
         """
@@ -88,7 +88,7 @@ class VoxelWorld:
         self.hp[z, y, x] = left
 
     def ray(self, start: Vec, end: Vec, include_end: bool) -> tuple[bool, Cell | None]:
-        """Ray(s, e, include_end) of sim §3.1, in float64: whether it is blocked, and by which cell if it was one.
+        """Whether a ray is blocked, in float64, and by which cell if it was one (docs/spec/rules.md 3.1).
 
         The start cell is never tested (unless it is the goal and include_end is set); the goal only with include_end.
         """
@@ -132,12 +132,15 @@ class VoxelWorld:
         return True, None  # 5
 
     def terrain_los(self, start: Vec, end: Vec) -> bool:
-        """HasTerrainLOS of sim §3.1."""
+        """Whether the terrain leaves the view between two points clear (docs/spec/rules.md 3.1)."""
         return not self.ray(start, end, include_end=False)[0]
 
 
 def _axis(start: float, cell: int, direction: float) -> tuple[int, float, float]:
-    """Step, parameter per cell and parameter of the first border along one axis of a ray (sim §3.1 step 3)."""
+    """Step, parameter per cell and parameter of the first border along one axis of a ray.
+
+    Source: docs/spec/rules.md 3.1 step 3.
+    """
     if direction > 0:
         delta = abs(1.0 / direction)
         return 1, delta, (cell + 1.0 - start) * delta
@@ -149,7 +152,7 @@ def _axis(start: float, cell: int, direction: float) -> tuple[int, float, float]
 
 @dataclasses.dataclass
 class SmokeCloud:
-    """A living smoke cloud: centre, radius, seconds left (sim §6.9)."""
+    """A living smoke cloud: centre, radius, seconds left (docs/spec/rules.md 6.9)."""
 
     pos: Vec
     radius: float
@@ -157,7 +160,7 @@ class SmokeCloud:
 
 
 def smoke_clear(clouds: Iterable[SmokeCloud], start: Vec, end: Vec) -> bool:
-    """Whether no living cloud lies on the segment (sim §3.2); a segment of no length is always clear."""
+    """Whether no living cloud lies on the segment (docs/spec/rules.md 3.2); a segment of no length is always clear."""
     d = sub(end, start)
     length_squared = dot(d, d)
     if length_squared < 1e-9:
@@ -171,7 +174,9 @@ def smoke_clear(clouds: Iterable[SmokeCloud], start: Vec, end: Vec) -> bool:
 
 
 class SpatialGrid:
-    """Mechs hashed by (x, y) into cells of edge 10; it decides the *order* of neighbour queries (sim §2.6).
+    """Mechs hashed by (x, y) into cells of edge 10; it decides the *order* of neighbour queries.
+
+    Source: docs/spec/rules.md 2.6.
 
     A cell's list is in order of arrival: a mech that changes cell goes to the end of its new cell's list.
     """

@@ -1,4 +1,4 @@
-"""Constants of the game (simulation spec 1.4): voxels, seconds, radians, per-second rates."""
+"""Constants of the game (docs/spec/rules.md 1.4): voxels, seconds, radians, per-second rates."""
 
 GRAVITY = 9.81  # m/s^2; divided by the voxel size in metres
 REAR_ARC_COSINE = 0.707

@@ -1,4 +1,6 @@
-"""The formation a team starts in, and the corner of the map that is kept clear for it (worldgen spec 5.2 and 5.6).
+"""The formation a team starts in, and the corner of the map that is kept clear for it.
+
+Source: docs/spec/worlds.md 5.2 and 5.6.
 
 A pack is a row of five along x, heavy first, counted from its corner; further packs are further rows along y.
 """
@@ -23,7 +25,7 @@ def formation_pitch(without_overlap: bool) -> float:
 
 
 def square_clear(size_x: int, size_y: int, columns: int, rows: int, pitch: float) -> int:
-    """Edge in voxels of the square that the original clears at each spawn corner (spec 5.2)."""
+    """Edge in voxels of the square that the original clears at each spawn corner (docs/spec/worlds.md 5.2)."""
     required = math.ceil(MARGIN + pitch * max(columns, rows) + 1)
     return min(max(MIN_CLEAR, math.trunc(0.25 * min(size_x, size_y)), required), size_x, size_y)
 

@@ -1,4 +1,4 @@
-"""Voxel materials (simulation spec 2.1): ids, hit points, and what each one stops."""
+"""Voxel materials (docs/spec/rules.md 2.1): ids, hit points, and what each one stops."""
 
 from __future__ import annotations
 

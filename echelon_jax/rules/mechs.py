@@ -1,4 +1,4 @@
-"""Mech classes and the roster (simulation spec 4.1 and 4.2)."""
+"""Mech classes and the roster (docs/spec/rules.md 4.1 and 4.2)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Timers as whole numbers of substeps, with the original's float64 residues counted in (simulation spec 1.2, 6.1)."""
+"""Timers as whole numbers of substeps, with the original's float64 residues counted in.
+
+Source: docs/spec/rules.md 1.2, 6.1.
+"""
 
 from __future__ import annotations
 

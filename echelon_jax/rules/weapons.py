@@ -1,4 +1,4 @@
-"""Weapons (simulation spec 5.1) and who carries them on which trigger (5.2)."""
+"""Weapons and who carries them on which trigger (docs/spec/rules.md 5.1, 5.2)."""
 
 from __future__ import annotations
 

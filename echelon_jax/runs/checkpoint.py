@@ -35,7 +35,7 @@ from echelon_jax.training.config import TrainConfig
 from echelon_jax.training.trainer import TrainState
 
 # Of the TrainConfig when a run is resumed.
-MAY_CHANGE = ("updates", "updates_per_launch", *(f.name for f in dataclasses.fields(TrainConfig) if "guard" in f.name))
+MAY_CHANGE = ("updates", "updates_per_call", *(f.name for f in dataclasses.fields(TrainConfig) if "guard" in f.name))
 BEST = "best"
 _MANIFEST = "manifest.json"
 _POLICY_FIELDS = ("params", "observation_moments")
@@ -140,7 +140,7 @@ def write(run_dir: str | Path, snap: Snapshot, keep: int = 3, keep_best: bool = 
     if keep < 1:
         raise ValueError(f"keep must be a whole number from 1, got {keep}")
     folder = Path(run_dir).absolute() / "checkpoints"
-    place, partial = folder / f"{snap.update:08d}", folder / f"{_PARTIAL}new"
+    target, partial = folder / f"{snap.update:08d}", folder / f"{_PARTIAL}new"
     try:
         folder.mkdir(parents=True, exist_ok=True)
         _mend(folder)
@@ -150,10 +150,10 @@ def write(run_dir: str | Path, snap: Snapshot, keep: int = 3, keep_best: bool = 
         manifest = {**snap.manifest, "files": tree_files.checksums(partial, _MANIFEST)}
         (partial / _MANIFEST).write_text(json.dumps(manifest, indent=1))
         tree_files.flush(partial)
-        _put(partial, place)
+        _put(partial, target)
         if keep_best and snap.score is not None and snap.score >= _best_score(folder):
             copy = folder / f"{_PARTIAL}best"
-            shutil.copytree(place, copy, copy_function=_link)
+            shutil.copytree(target, copy, copy_function=_link)
             _put(copy, folder / BEST)
         for old in _all(folder)[:-keep]:
             # Not whole from the first moment on: a removal that is cut short leaves no half checkpoint.
@@ -163,7 +163,7 @@ def write(run_dir: str | Path, snap: Snapshot, keep: int = 3, keep_best: bool = 
         for leftover in folder.glob(f"{_PARTIAL}*"):
             shutil.rmtree(leftover, ignore_errors=True)
         raise CheckpointError(f"cannot write a checkpoint to {folder}: {_reason(error)}") from error
-    return place
+    return target
 
 
 def save(
@@ -204,17 +204,17 @@ def read_manifest(path: str | Path) -> Manifest:
     Raises:
         CheckpointError: missing, foreign, damaged, renamed, or of another format or observation layout.
     """
-    place = find(path)
+    target = find(path)
     try:
-        manifest = json.loads((place / _MANIFEST).read_text())
+        manifest = json.loads((target / _MANIFEST).read_text())
     except (OSError, ValueError) as error:
-        raise CheckpointError(f"the manifest of {place} cannot be read: {first_line(error)}") from error
+        raise CheckpointError(f"the manifest of {target} cannot be read: {first_line(error)}") from error
     if not isinstance(manifest, dict) or "format" not in manifest:
-        raise CheckpointError(f"{place} is not a checkpoint of this program")
+        raise CheckpointError(f"{target} is not a checkpoint of this program")
     try:
         manifest = migrations.upgrade(manifest)
     except migrations.FormatError as error:
-        raise CheckpointError(f"{place} {error}") from error
+        raise CheckpointError(f"{target} {error}") from error
     try:
         config = migrations.train_config(manifest["train"])
         env_config = migrations.env_config(manifest["env"])
@@ -223,13 +223,13 @@ def read_manifest(path: str | Path) -> Manifest:
         run, score = manifest["run"], manifest["score"]
         bank = None if manifest["bank"] is None else Bank(**manifest["bank"])
     except (KeyError, TypeError, ValueError) as error:
-        raise CheckpointError(f"the manifest of {place} is damaged or foreign: {first_line(error)}") from error
-    name = place.name.removeprefix(_REPLACED)
-    if place.parent.name == "checkpoints" and name.isdigit() and int(name) != update:
-        raise CheckpointError(f"{place} was copied or renamed: its manifest says update = {update}")
+        raise CheckpointError(f"the manifest of {target} is damaged or foreign: {first_line(error)}") from error
+    name = target.name.removeprefix(_REPLACED)
+    if target.parent.name == "checkpoints" and name.isdigit() and int(name) != update:
+        raise CheckpointError(f"{target} was copied or renamed: its manifest says update = {update}")
     if layout != layout_hash(env_config):
-        raise CheckpointError(f"{place} was trained on another layout of the observation than this version's")
-    return Manifest(place, update, config, env_config, extra, files, run, bank, score, manifest["was_format"])
+        raise CheckpointError(f"{target} was trained on another layout of the observation than this version's")
+    return Manifest(target, update, config, env_config, extra, files, run, bank, score, manifest["was_format"])
 
 
 def require_same(
@@ -345,20 +345,20 @@ def _mend(folder: Path) -> None:
     for leftover in folder.glob(f"{_PARTIAL}*"):
         shutil.rmtree(leftover)
     for aside in folder.glob(f"{_REPLACED}*"):
-        place = folder / aside.name.removeprefix(_REPLACED)
-        if place.exists():
+        target = folder / aside.name.removeprefix(_REPLACED)
+        if target.exists():
             shutil.rmtree(aside)
         else:
-            aside.rename(place)
+            aside.rename(target)
 
 
-def _put(new: Path, place: Path) -> None:
+def _put(new: Path, target: Path) -> None:
     """Rename `new` into its place; what was there is set aside first, so that one of the two is always there."""
-    aside = place.with_name(_REPLACED + place.name)
-    if place.exists():
-        place.rename(aside)
-    new.rename(place)
-    tree_files.flush_one(place.parent)
+    aside = target.with_name(_REPLACED + target.name)
+    if target.exists():
+        target.rename(aside)
+    new.rename(target)
+    tree_files.flush_one(target.parent)
     shutil.rmtree(aside, ignore_errors=True)
 
 

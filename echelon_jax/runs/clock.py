@@ -39,7 +39,7 @@ def rollout_alone(update: Callable[[Any, Any], Any]) -> Callable[[Any, Any], Any
 
     Of the results only what the rollout leaves is kept, so XLA drops the gradient steps.
     """
-    return jax.jit(lambda state, env_params: update(state, env_params)[0].actors)
+    return jax.jit(lambda state, env_params: update(state, env_params)[0].runner_state)
 
 
 def time_rollout(update: Callable[[Any, Any], Any], state: Any, env_params: Any) -> float:
@@ -51,11 +51,11 @@ def time_rollout(update: Callable[[Any, Any], Any], state: Any, env_params: Any)
     return time.perf_counter() - began
 
 
-class LaunchClock:
-    """Wall and processor time from the end of one launch to the end of the next.
+class CallClock:
+    """Wall and processor time from the end of one call to the end of the next.
 
-    Launches overlap with the work on the one before, so a launch has no beginning that the host sees; what is measured is how
-    long the run takes per launch, saving and reporting included.
+    Launches overlap with the work on the one before, so a call has no beginning that the host sees; what is measured is how
+    long the run takes per call, saving and reporting included.
     """
 
     def __init__(self) -> None:

@@ -13,11 +13,11 @@ from echelon_jax.config import EnvConfig
 from echelon_jax.training.config import TrainConfig
 
 
-def git_revision(place: Path = Path(__file__).parent) -> str | None:
-    """Return the commit that `place` is checked out at, with "+" behind it if tracked files differ; None outside of git."""
+def git_revision(folder: Path = Path(__file__).parent) -> str | None:
+    """Return the commit that `folder` is checked out at, with "+" behind it if tracked files differ; None outside of git."""
     try:
         answers = [
-            subprocess.run(["git", "-C", str(place), *command], capture_output=True, text=True, timeout=10, check=True)
+            subprocess.run(["git", "-C", str(folder), *command], capture_output=True, text=True, timeout=10, check=True)
             for command in (["rev-parse", "HEAD"], ["status", "--porcelain", "--untracked-files=no"])
         ]
     except (OSError, subprocess.SubprocessError):
@@ -48,13 +48,13 @@ class RunSummary:
     git: str | None
     updates: int
     planned: int | None
-    win_rate: float | None  # best over windows of launches
+    win_rate: float | None  # best over windows of calls
     evaluation: dict[str, float] | None  # win rate by opponent, of the last evaluation
     checkpoints: int
 
 
 def best_win_rate(lines: list[dict[str, Any]], episodes: int = 50) -> float | None:
-    """Return the best win rate over consecutive launches that ended at least so many episodes (all of them if fewer)."""
+    """Return the best win rate over consecutive calls that ended at least so many episodes (all of them if fewer)."""
     best, wins, played = None, 0.0, 0.0
     for line in lines:
         if line.get("win_rate") is not None:
@@ -113,10 +113,10 @@ def summary_of(run_dir: Path) -> RunSummary:
     )
 
 
-def list_runs(place: Path) -> list[RunSummary]:
+def list_runs(folder: Path) -> list[RunSummary]:
     """Return all runs under a directory (those of several seeds included), by name; directories that are no runs are left out."""
     found = []
-    for file in sorted({*place.glob("*/config.json"), *place.glob("*/seed*/config.json")}):
+    for file in sorted({*folder.glob("*/config.json"), *folder.glob("*/seed*/config.json")}):
         try:
             found.append(summary_of(file.parent))
         except ValueError:

@@ -38,7 +38,7 @@ class GuardLog:
         self._last: deque[dict[str, Any]] = deque(maxlen=_REMEMBERED)
 
     def take(self, report: Report | None, last_update: int) -> dict[str, float | None]:
-        """Log what happened in the launch that ended with an update; return its numbers for the metrics.
+        """Log what happened in the call that ended with an update; return its numbers for the metrics.
 
         Raises:
             CheckpointError: the events cannot be written.
@@ -61,7 +61,7 @@ class GuardLog:
                 raise CheckpointError(f"cannot write to {path}: {error.strerror or error}") from error
         return {
             "guard/dropped": float(np.asarray(report.dropped).sum()),
-            "guard/set_backs": float(np.asarray(report.set_back).sum()),
+            "guard/rollbacks": float(np.asarray(report.rolled_back).sum()),
             "guard/rate": float(np.asarray(report.rate)[-1]),
         }
 
@@ -82,6 +82,6 @@ class GuardLog:
             raise CheckpointError(f"cannot write to {path}: {error.strerror or error}") from error
         worst = max(counts, key=lambda cause: counts[cause])
         return RunStopped(
-            f"the guard gave up after {config.guard_retries} set-backs, most often for {worst}; the learner as it was "
+            f"the guard gave up after {config.guard_retries} rollbacks, most often for {worst}; the learner as it was "
             f"before is saved in {checkpoint}, the report in {path}"
         )

@@ -12,13 +12,13 @@ MEANINGS: dict[str, dict[str, str]] = {
     "Where the run is, how fast, how large": {
         "update": "updates done; the axis",
         "env_steps": "decisions of whole arenas since the run began",
-        "env_steps_per_second": "over the launch, from the end of the one before: saving and reporting are in it",
+        "env_steps_per_second": "over the call, from the end of the one before: saving and reporting are in it",
         "env_steps_per_cpu_second": "the same per second of processor time, all threads together",
-        "seconds/launch": "wall time of the launch, as above",
+        "seconds/call": "wall time of the call, as above",
         "seconds/compile": "of the training program, or of loading it from the compilation cache",
         "seconds/rollout": "of one rollout alone, measured once before training with `--time-parts`; without that not measured, "
-        "since a launch is one fused program",
-        "seconds/update": "of one update without its rollout: the launch per update less `seconds/rollout`; with `--time-parts`",
+        "since a call is one fused program",
+        "seconds/update": "of one update without its rollout: the call per update less `seconds/rollout`; with `--time-parts`",
         "memory/host_mb": "memory of the process, MiB",
         "memory/device_mb": "most that the device has held, MiB; none on the CPU, which does not tell",
     },
@@ -68,9 +68,9 @@ MEANINGS: dict[str, dict[str, str]] = {
         "update/stopped": "share of gradient steps left out because the KL was too large",
     },
     "The guard (docs/reliability.md)": {
-        "guard/dropped": "updates of the launch that were not applied",
-        "guard/set_backs": "times in the launch that the learner was set back to the last snapshot",
-        "guard/rate": "factor of the learning rate after the launch; below 1 after a set-back",
+        "guard/dropped": "updates of the call that were not applied",
+        "guard/rollbacks": "times in the call that the learner was rolled back to the last snapshot",
+        "guard/rate": "factor of the learning rate after the call; below 1 after a rollback",
     },
     "State of the learner after the launch": {
         "fire_probability": "with which the scripted opponent fires, read from what it played with",
@@ -93,9 +93,9 @@ def page() -> str:
     lines = [
         "# Metrics",
         "",
-        "One line per launch in `RUN/metrics.jsonl`, the same in `RUN/tensorboard/`, with `--wandb PROJECT` also there.",
+        "One line per call in `RUN/metrics.jsonl`, the same in `RUN/tensorboard/`, with `--wandb PROJECT` also there.",
         "The device adds up; every rate is a quotient of two sums, and null where there is nothing to divide by.",
-        "A launch is fetched, as one small transfer, while the next one runs. `*` stands for a part of a name.",
+        "A call is fetched, as one small transfer, while the next one runs. `*` stands for a part of a name.",
         "This page is made by `python -m echelon_jax.runs.metric_names`.",
     ]
     for section, names in MEANINGS.items():

@@ -18,7 +18,7 @@ from typing import Any, TypeVar
 from echelon_jax.config import EnvConfig
 from echelon_jax.training.config import TrainConfig
 
-FORMAT = 2
+FORMAT = 3
 
 # What a run did before a field of TrainConfig existed, where that is not the field's default.
 BEFORE: dict[str, Any] = {"after_death": 0.0, "after_death_ramp": 0, "target_kl": 0.0, "guard": False}
@@ -30,14 +30,25 @@ NEW_LEAVES: dict[int, tuple[str, ...]] = {2: ("['guard']",)}
 DROPPED_LEAVES: dict[int, tuple[str, ...]] = {2: ("['optimizer'][1][1].",)}
 
 # Leaves that lay elsewhere before a format: beginning of the path now, and before.
-MOVED_LEAVES: dict[int, tuple[tuple[str, str], ...]] = {2: (("['optimizer'][1].", "['optimizer'][1][0]."),)}
+MOVED_LEAVES: dict[int, tuple[tuple[str, str], ...]] = {
+    2: (("['optimizer'][1].", "['optimizer'][1][0]."),),
+    3: (
+        ("['runner_state'].env_state.arena_map.", "['actors'].env_state.place."),
+        ("['runner_state'].env_state.memory.last_seen", "['actors'].env_state.recall.place"),
+        ("['runner_state'].env_state.memory.", "['actors'].env_state.recall."),
+        ("['runner_state'].", "['actors']."),
+    ),
+}
+
+# Fields of TrainConfig that had another name before: the name now, by the name then. A configuration may hold either.
+RENAMED_FIELDS = {"updates_per_launch": "updates_per_call", "return_memory": "return_ema_decay"}
 
 # Fields without which a configuration was never saved: if one is missing it is damage, not age.
 _ALWAYS_TRAIN = frozenset(
-    {"seed", "arenas", "rollout_steps", "updates", "updates_per_launch", "epochs", "minibatches", "learning_rate"}
+    {"seed", "arenas", "rollout_steps", "updates", "updates_per_call", "epochs", "minibatches", "learning_rate"}
     | {"anneal", "gamma", "gae_lambda", "clip", "entropy_coefficient", "value_coefficient", "max_grad_norm"}
     | {"network", "hidden", "lstm", "forget_bias", "initial_log_std", "normalize_observations", "observation_clip"}
-    | {"return_memory", "opponent", "fire_start", "fire_end", "fire_ramp"}
+    | {"return_ema_decay", "opponent", "fire_start", "fire_end", "fire_ramp"}
     | {"bank_size", "bank_swap_every", "bank_swap_size"}
 )
 _ALWAYS_ENV = frozenset(
@@ -58,6 +69,7 @@ def train_config(fields: Mapping[str, Any]) -> TrainConfig:
     Raises:
         ValueError: a field is unknown, damaged or out of range; it is named.
     """
+    fields = renamed(fields)
     return _config(TrainConfig, {**BEFORE, **fields}, fields, _ALWAYS_TRAIN).validate()
 
 
@@ -69,6 +81,11 @@ def env_config(fields: Mapping[str, Any]) -> EnvConfig:
     """
     letter = dataclasses.asdict(EnvConfig.original())
     return _config(EnvConfig, {**letter, **fields}, fields, _ALWAYS_ENV)
+
+
+def renamed(fields: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the saved training fields under their names of today."""
+    return {RENAMED_FIELDS.get(name, name): value for name, value in fields.items()}
 
 
 def upgrade(manifest: Mapping[str, Any]) -> dict[str, Any]:
@@ -117,7 +134,12 @@ def _one_to_two(manifest: dict[str, Any]) -> dict[str, Any]:
     return {**manifest, "format": 2, "run": None, "bank": None, "score": None}
 
 
-STEPS: dict[int, Callable[[dict[str, Any]], dict[str, Any]]] = {1: _one_to_two}
+def _two_to_three(manifest: dict[str, Any]) -> dict[str, Any]:
+    """Format 3 renamed leaves and fields, which are looked up where they are read."""
+    return {**manifest, "format": 3}
+
+
+STEPS: dict[int, Callable[[dict[str, Any]], dict[str, Any]]] = {1: _one_to_two, 2: _two_to_three}
 
 
 def _config(kind: type[_Config], complete: dict[str, Any], saved: Mapping[str, Any], always: frozenset[str]) -> _Config:

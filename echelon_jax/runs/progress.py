@@ -111,7 +111,7 @@ class Progress:
         self.task = self.bar.add_task("updates", total=self.config.updates, numbers="")
 
     def advance(self, update: int, line: dict[str, Any], window: dict[str, Any]) -> None:
-        """Show one launch: its own speed and losses, and rates over the window."""
+        """Show one call: its own speed and losses, and rates over the window."""
         for name, values in self.history.items():
             if window.get(name) is not None:
                 values.append(window[name])

@@ -1,7 +1,7 @@
 """A run on the host: makes the worlds, drives the compiled trainer, shows progress, writes metrics and checkpoints.
 
 RUN/config.json        training and environment configuration, versions, git revision
-RUN/metrics.jsonl      one line per launch (docs/metrics.md); RUN/tensorboard/ holds the same
+RUN/metrics.jsonl      one line per call (docs/metrics.md); RUN/tensorboard/ holds the same
 RUN/summary.json       how far the run came, its best and last figures
 RUN/checkpoints/       see `checkpoint`; written in the background
 RUN/events.jsonl       what the guard found; RUN/guard_report.json when it gave up
@@ -35,7 +35,7 @@ from echelon_jax.intervals import wilson
 from echelon_jax.policies.registry import make_network
 from echelon_jax.runs import checkpoint
 from echelon_jax.runs.checkpoint import Bank, CheckpointError, Manifest
-from echelon_jax.runs.clock import LaunchClock, device_megabytes, host_megabytes, time_rollout
+from echelon_jax.runs.clock import CallClock, device_megabytes, host_megabytes, time_rollout
 from echelon_jax.runs.description import describe, write_summary
 from echelon_jax.runs.guard_log import GuardLog
 from echelon_jax.runs.lock import RunLock
@@ -49,10 +49,10 @@ from echelon_jax.training.config import TrainConfig
 from echelon_jax.training.curriculum import parse, values_at
 from echelon_jax.training.metrics import Metrics, summarize
 from echelon_jax.training.reward_weights import reward_weights
-from echelon_jax.training.trainer import Ramp, Train, TrainState, make_train
+from echelon_jax.training.trainer import LinearSchedule, Train, TrainState, make_train
 from echelon_jax.worldgen.bank import WorldArrays, WorldBankFeeder, swapped_slice
 
-WINDOW = 5  # launches that the shown rates run over
+WINDOW = 5  # calls that the shown rates run over
 
 
 class Runner:
@@ -63,11 +63,11 @@ class Runner:
         config, env_config: validated configurations.
         resume: continue from the last checkpoint in `run_dir` instead of starting; bit for bit as if never interrupted.
         start_from: a run or checkpoint whose policy this run begins with instead of a fresh one.
-        save_every: launches that a crash repeats at most, the one in progress included (`begins_save`).
+        save_every: calls that a crash repeats at most, the one in progress included (`begins_save`).
         keep, keep_best: how many of the last checkpoints stay, and whether the best does (docs/reliability.md).
         sinks: where metrics go besides metrics.jsonl and TensorBoard.
         time_parts: measure a rollout alone before training, which compiles a second program.
-        launcher: compiles the launch, given the trainer, a state and the environment's parameters (`seeds` shares one).
+        launcher: compiles the call, given the trainer, a state and the environment's parameters (`seeds` shares one).
 
     Raises:
         CheckpointError: the directory cannot be written or holds another run, or its checkpoint cannot be used.
@@ -93,7 +93,7 @@ class Runner:
         self.resume, self.save_every = resume, save_every
         self.keep, self.keep_best = keep, keep_best
         self.sinks, self.time_parts = sinks, time_parts
-        self.launcher = compile_launch if launcher is None else launcher
+        self.launcher = compile_run_updates if launcher is None else launcher
         self.measured: dict[str, float | None] = {"seconds/compile": None, "seconds/rollout": None}
         self.progress = Progress(config, env_config, run_dir) if progress is None else progress
         self.stages = parse(config.curriculum)
@@ -147,7 +147,7 @@ class Runner:
             state = self._first_state(trainer, env_params)
             self.progress.phase("compiling the training program (once, a minute or less)")
             began = time.perf_counter()
-            launch = self.launcher(trainer, state, env_params)
+            call = self.launcher(trainer, state, env_params)
             compiling = time.perf_counter() - began
             self.measured["seconds/compile"] = compiling
             if self.time_parts:
@@ -158,7 +158,7 @@ class Runner:
             ours = JsonLines(self.run_dir), TensorBoard(self.run_dir, done)
             saver = Saver(self.run_dir, keep=self.keep, keep_best=self.keep_best)
             with StopOnSignal(self.stop, self.progress), Sinks([*ours, *self.sinks]) as sinks, saver:
-                return self._loop(launch, state, env, env_params, feeder, slices, slice_size, sinks, saver)
+                return self._loop(call, state, env, env_params, feeder, slices, slice_size, sinks, saver)
 
     def _bank_shape(self) -> tuple[int, int]:
         c = self.config
@@ -187,7 +187,7 @@ class Runner:
 
     def _loop(
         self,
-        launch: Any,
+        call: Any,
         state: TrainState,
         env: Echelon,
         env_params: EnvParams,
@@ -200,11 +200,11 @@ class Runner:
         config, team = self.config, self.env_config.team_size
         window: deque[Metrics] = deque(maxlen=WINDOW)
         extra = {} if self.resumed is None else self.resumed.extra
-        games: deque[list[float]] = deque(extra.get("games", []), maxlen=WINDOW)  # wins and games of each launch
-        clock, started = LaunchClock(), time.perf_counter()
+        games: deque[list[float]] = deque(extra.get("games", []), maxlen=WINDOW)  # wins and games of each call
+        clock, started = CallClock(), time.perf_counter()
 
         def report(at: int, device_metrics: Metrics) -> None:
-            """Wait for a launch, fetch what it reports, and hand that on; the next launch is already under way."""
+            """Wait for a call, fetch what it reports, and hand that on; the next call is already under way."""
             metrics: Metrics = jax.tree.map(np.asarray, device_metrics)
             wall, cpu = clock.lap()
             window.append(metrics)
@@ -234,17 +234,17 @@ class Runner:
             )
 
         update = int(state.update)
-        launches = saved_at = 0
+        calls = saved_at = 0
         waiting: tuple[int, Metrics] | None = None
         while update < config.updates and not self._stop and not self.guard_log.gave_up:
-            if launches > saved_at or self.save_every == 1:
-                saver.wait()  # a checkpoint is written beside one launch at most; see `begins_save`
+            if calls > saved_at or self.save_every == 1:
+                saver.wait()  # a checkpoint is written beside one call at most; see `begins_save`
             state, env_params = self._staged(update, state, env_params)
-            state, metrics = launch(state, env_params)
-            update += config.updates_per_launch
-            launches += 1
+            state, metrics = call(state, env_params)
+            update += config.updates_per_call
+            calls += 1
             swap = config.bank_swaps(update)
-            if swap > config.bank_swaps(update - config.updates_per_launch):
+            if swap > config.bank_swaps(update - config.updates_per_call):
                 start = swapped_slice(swap, slices) * slice_size
                 worlds = feeder.take(swap)
                 self.worlds[swapped_slice(swap, slices)] = _slice_digests(worlds, 1)[0]
@@ -253,20 +253,20 @@ class Runner:
             if waiting is not None:
                 report(*waiting)
             waiting = update, metrics
-            if begins_save(update, config.updates_per_launch, self.save_every) and update < config.updates:
+            if begins_save(update, config.updates_per_call, self.save_every) and update < config.updates:
                 report(*waiting)  # saving waits for the state anyway, and no checkpoint is ahead of its metrics
                 waiting = None
                 save()
-                saved_at = launches
+                saved_at = calls
         if waiting is not None:
             report(*waiting)
-        if launches or self.resumed is None:
+        if calls or self.resumed is None:
             save()
-        place = saver.wait() or checkpoint.find(self.run_dir)
+        written = saver.wait() or checkpoint.find(self.run_dir)
         if self.guard_log.gave_up:
-            raise self.guard_log.give_up(state.guard, config, place)
+            raise self.guard_log.give_up(state.guard, config, written)
         write_summary(self.run_dir, time.perf_counter() - started, self._stop)
-        self.progress.finished(place, self._stop)
+        self.progress.finished(written, self._stop)
         return state
 
     def _staged(self, update: int, state: TrainState, env_params: EnvParams) -> tuple[TrainState, EnvParams]:
@@ -274,7 +274,7 @@ class Runner:
         values = values_at(self.stages, update)
         if "fire" in values:
             fire = jnp.float32(values["fire"])
-            state = state.replace(opponent_fire=Ramp(fire, jnp.copy(fire), jnp.float32(0.0)))
+            state = state.replace(opponent_fire=LinearSchedule(fire, jnp.copy(fire), jnp.float32(0.0)))
         if any(name != "fire" for name in values):
             env_params = env_params.replace(rewards=self._rewards(values))
         return state, env_params
@@ -290,45 +290,45 @@ class Runner:
         return Bank(self.config.seed, swaps, worlds)
 
     def _speed(self, update: int, wall: float, cpu: float) -> dict[str, float | None]:
-        """Time and memory of one launch by name."""
+        """Time and memory of one call by name."""
         c = self.config
-        steps = c.updates_per_launch * c.decisions_per_update
+        steps = c.updates_per_call * c.decisions_per_update
         rollout = self.measured["seconds/rollout"]
         return {
             "env_steps": update * c.decisions_per_update,
             "env_steps_per_second": steps / max(wall, 1e-9),
             "env_steps_per_cpu_second": steps / max(cpu, 1e-9),
             **self.measured,
-            "seconds/launch": wall,
-            "seconds/update": None if rollout is None else max(wall / c.updates_per_launch - rollout, 0.0),
+            "seconds/call": wall,
+            "seconds/update": None if rollout is None else max(wall / c.updates_per_call - rollout, 0.0),
             "memory/host_mb": host_megabytes(),
             "memory/device_mb": device_megabytes(),
         }
 
     def stop(self) -> None:
-        """Finish the launch in progress, save, and return from `train`."""
+        """Finish the call in progress, save, and return from `train`."""
         self._stop = True
 
 
-def launches_between_saves(save_every: int) -> int:
-    """Return the launches from one checkpoint to the next: one fewer than a crash may repeat, at least one (`begins_save`)."""
+def calls_between_saves(save_every: int) -> int:
+    """Return the calls from one checkpoint to the next: one fewer than a crash may repeat, at least one (`begins_save`)."""
     return max(save_every - 1, 1)
 
 
-def begins_save(update: int, per_launch: int, save_every: int) -> bool:
-    """Return whether a checkpoint is begun after the launch that led to `update`.
+def begins_save(update: int, per_call: int, save_every: int) -> bool:
+    """Return whether a checkpoint is begun after the call that led to `update`.
 
-    It is written beside the next launch, so it is begun a launch before `save_every` of them are over. Hence at any moment no more
-    than `save_every` launches have begun since the last whole checkpoint. A function of the update alone: a run that was cut off
+    It is written beside the next call, so it is begun a call before `save_every` of them are over. Hence at any moment no more
+    than `save_every` calls have begun since the last whole checkpoint. A function of the update alone: a run that was cut off
     and resumed saves where it would have saved.
     """
-    interval = launches_between_saves(save_every) * per_launch
-    return update // interval > (update - per_launch) // interval
+    interval = calls_between_saves(save_every) * per_call
+    return update // interval > (update - per_call) // interval
 
 
-def compile_launch(trainer: Train, state: TrainState, env_params: EnvParams) -> Callable[..., Any]:
-    """Return the compiled launch of one run."""
-    return trainer.launch.lower(state, env_params).compile()  # type: ignore[attr-defined]
+def compile_run_updates(trainer: Train, state: TrainState, env_params: EnvParams) -> Callable[..., Any]:
+    """Return the compiled call of one run."""
+    return trainer.run_updates.lower(state, env_params).compile()  # type: ignore[attr-defined]
 
 
 class StopOnSignal:

@@ -1,6 +1,6 @@
 """Several learners in one program: `--seeds N` trains N ordinary runs, RUN/seed0 and so on, side by side.
 
-Every learner has a `Runner` of its own on a thread of its own: directory, worlds, metrics, checkpoints. Only the launch is
+Every learner has a `Runner` of its own on a thread of its own: directory, worlds, metrics, checkpoints. Only the call is
 shared: it waits for all of them, runs one program over their stacked states, and hands each its own back. Each directory is that
 of an ordinary run with its own seed, and can be resumed and evaluated alone.
 
@@ -33,24 +33,24 @@ from echelon_jax.training.trainer import Train, TrainState
 
 
 def shared_program(trainer: Train, count: int, vmap: bool = False) -> Callable[..., Any]:
-    """Return the launch of `count` learners: (states, env_params), tuples both, to their (state, metrics), in one compiled program.
+    """Return the call of `count` learners: (states, env_params), tuples both, to their (state, metrics), in one compiled program.
 
     `vmap` computes them side by side instead of in turn. States are consumed.
     """
 
-    def launches(states: tuple[TrainState, ...], env_params: tuple[EnvParams, ...]) -> tuple[Any, ...]:
+    def calls(states: tuple[TrainState, ...], env_params: tuple[EnvParams, ...]) -> tuple[Any, ...]:
         stacked = tuple(jax.tree.map(lambda *x: jnp.stack(x), *trees) for trees in (states, env_params))
         if vmap:
-            out = jax.vmap(trainer.launch)(*stacked)
+            out = jax.vmap(trainer.run_updates)(*stacked)
         else:
-            out = jax.lax.map(lambda one: trainer.launch(*one), stacked)
+            out = jax.lax.map(lambda one: trainer.run_updates(*one), stacked)
         return tuple(jax.tree.map(lambda x, i=i: x[i], out) for i in range(count))
 
-    return jax.jit(launches, donate_argnums=0)
+    return jax.jit(calls, donate_argnums=0)
 
 
-class SharedLaunch:
-    """One compiled launch for several runs; each calls it from its own thread as if it were its own.
+class SharedCall:
+    """One compiled call for several runs; each calls it from its own thread as if it were its own.
 
     A call returns once all runs have called. A stop is decided where all of them wait, so that all do the same number of updates.
     """
@@ -66,19 +66,19 @@ class SharedLaunch:
         self._program: Any = None
 
     def launcher(self, number: int) -> Callable[[Train, TrainState, EnvParams], Callable[..., Any]]:
-        """Return what stands for compiling the launch of run `number` (`Runner.launcher`)."""
+        """Return what stands for compiling the program of run `number` (`Runner.launcher`)."""
 
         def compile_shared(trainer: Train, state: TrainState, env_params: EnvParams) -> Callable[..., Any]:
             self._given[number] = state, env_params
             self._trainer = trainer
             self._meet()  # compiles, as nothing is compiled yet
 
-            def launch(state: TrainState, env_params: EnvParams) -> tuple[TrainState, Metrics]:
+            def run_updates(state: TrainState, env_params: EnvParams) -> tuple[TrainState, Metrics]:
                 self._given[number] = state, env_params
                 self._meet()
                 return self._results[number]  # the next results come only after everybody has called again
 
-            return launch
+            return run_updates
 
         return compile_shared
 
@@ -115,24 +115,24 @@ def train_seeds(
     config: TrainConfig,
     env_config: EnvConfig,
     count: int,
-    sinks: Callable[[Path, TrainConfig], list[Sink]] = lambda place, config: [],
+    sinks: Callable[[Path, TrainConfig], list[Sink]] = lambda own_dir, config: [],
     **options: Any,
 ) -> list[TrainState]:
     """Train `count` learners with the seeds `config.seed`, `config.seed + 1` and so on, each in a directory of its own.
 
     `sinks` makes the additional sinks of one run; `options` are those of `Runner`. SIGINT and SIGTERM end all of them after the
-    launch in progress.
+    call in progress.
 
     Raises:
         CheckpointError: as `Runner`, of the first run that failed.
     """
-    shared = SharedLaunch(count)
-    for number, place in enumerate(seed_directories(run_dir, count)):
+    shared = SharedCall(count)
+    for number, own_dir in enumerate(seed_directories(run_dir, count)):
         own = dataclasses.replace(config, seed=config.seed + number)
         console = Console(quiet=number > 0, force_terminal=False)  # one of them speaks
-        progress = Progress(own, env_config, place, console)
-        runner = Runner(place, own, env_config, progress=progress, launcher=shared.launcher(number), **options)
-        runner.sinks = sinks(place, own)
+        progress = Progress(own, env_config, own_dir, console)
+        runner = Runner(own_dir, own, env_config, progress=progress, launcher=shared.launcher(number), **options)
+        runner.sinks = sinks(own_dir, own)
         shared.runners.append(runner)
     reached = {0 if runner.resumed is None else runner.resumed.update for runner in shared.runners}
     if len(reached) > 1:

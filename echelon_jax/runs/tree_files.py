@@ -32,40 +32,40 @@ def to_flat(tree: Any) -> Flat:
     return {name: np.array(leaf) for name, leaf in raw.items() if leaf.size}
 
 
-def write(place: Path, flat: Flat) -> None:
-    """Write a flat tree into the directory `place`, which must not exist.
+def write(folder: Path, flat: Flat) -> None:
+    """Write a flat tree into the directory `folder`, which must not exist.
 
     Raises:
         OSError, ValueError: the disk is full or cannot be written (orbax reports a full disk as a ValueError).
     """
     with ocp.PyTreeCheckpointer() as writer:
-        writer.save(place, flat)
+        writer.save(folder, flat)
 
 
-def read_flat(place: Path) -> Flat:
-    """Return all that the directory `place` holds, by path.
+def read_flat(folder: Path) -> Flat:
+    """Return all that the directory `folder` holds, by path.
 
     Raises:
         TreeError: it cannot be read.
     """
     try:
         with ocp.PyTreeCheckpointer() as reader:
-            there = sorted(reader.metadata(place).item_metadata.tree)
+            there = sorted(reader.metadata(folder).item_metadata.tree)
             arguments = {path: ocp.RestoreArgs(restore_type=np.ndarray) for path in there}
-            return reader.restore(place, item=dict.fromkeys(there, 0), restore_args=arguments)
+            return reader.restore(folder, item=dict.fromkeys(there, 0), restore_args=arguments)
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
-        raise TreeError(f"{place} cannot be read: {first_line(error)}") from error
+        raise TreeError(f"{folder} cannot be read: {first_line(error)}") from error
 
 
 def read(
-    place: Path,
+    folder: Path,
     template: Any,
     may_lack: Callable[[str], bool] = lambda name: False,
     may_drop: Callable[[str], bool] = lambda name: False,
     old_path: Callable[[str], str] = lambda name: name,
     fresh: Callable[[], Any] | None = None,
 ) -> tuple[Any, list[str]]:
-    """Return a tree like `template` (shapes and dtypes) from `place`, and the names of the leaves it lacked.
+    """Return a tree like `template` (shapes and dtypes) from `folder`, and the names of the leaves it lacked.
 
     `old_path` tells under which path a leaf is stored. A leaf that is not there and that `may_lack` allows is taken from
     `fresh()`, a tree of the same structure; one that is not asked for and that `may_drop` allows is left.
@@ -74,16 +74,16 @@ def read(
         TreeError: a leaf is missing, unknown, of another shape or dtype, or the directory cannot be read.
     """
     wanted = {name: leaf for name, leaf in _named(template).items() if leaf.size}
-    loaded = read_flat(place)
+    loaded = read_flat(folder)
     stored = {old_path(name): name for name in wanted}
     found = {stored[path]: value for path, value in loaded.items() if path in stored}
     for path in loaded:
         if path not in stored and not may_drop(path):
-            raise TreeError(f"{place} holds {path}, which this version does not know")
+            raise TreeError(f"{folder} holds {path}, which this version does not know")
     lacking = [name for name in wanted if name not in found]
     for name in lacking:
         if fresh is None or not may_lack(name):
-            raise TreeError(f"{place} does not hold {name}, which this version expects")
+            raise TreeError(f"{folder} does not hold {name}, which this version expects")
     instead = _named(fresh()) if lacking and fresh is not None else {}
 
     def leaf(name: str, like: Any) -> jax.Array:
@@ -95,7 +95,7 @@ def read(
         restored = jax.random.wrap_key_data(jnp.asarray(value)) if _is_key(like) else jnp.asarray(value)
         if restored.shape != like.shape or restored.dtype != like.dtype:
             raise TreeError(
-                f"{place} holds {name} as {restored.dtype}{list(restored.shape)}, "
+                f"{folder} holds {name} as {restored.dtype}{list(restored.shape)}, "
                 f"this run needs {like.dtype}{list(like.shape)}"
             )
         return restored

@@ -1,4 +1,4 @@
-"""Electronic warfare: sensors under jamming and support (simulation spec 5.12, environment spec 2.2)."""
+"""Electronic warfare: sensors under jamming and support (docs/spec/rules.md 5.12, docs/spec/environment.md 2.2)."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class SensorQuality(NamedTuple):
 
 
 def shutdown(rules: SimRules, mechs: Mechs) -> Bool[Array, "arenas mechs"]:
-    """Whether each mech is overheated, dead or alive: heat above its cap (simulation spec 4.3)."""
+    """Whether each mech is overheated, dead or alive: heat above its cap (docs/spec/rules.md 4.3)."""
     return mechs.heat > rules.heat_cap
 
 

@@ -1,4 +1,7 @@
-"""Explosions: splash on mechs in grid order with wrecks rising in between, then voxel damage (simulation spec 6.8)."""
+"""Explosions: splash on mechs in grid order with wrecks rising in between, then voxel damage.
+
+Source: docs/spec/rules.md 6.8.
+"""
 
 from __future__ import annotations
 
@@ -42,7 +45,9 @@ def splash_mechs(
     dead: Bool[Array, "arenas mechs"],
     draws: Float32[Array, "arenas mechs"] | None = None,
 ) -> SimState:
-    """Place the wrecks of the `dead`, then hurt the mechs around each blast in grid order (spec 6.8 step 1).
+    """Place the wrecks of the `dead`, then hurt the mechs around each blast in grid order.
+
+    Source: docs/spec/rules.md 6.8 step 1.
 
     Within an arena: all targets up to and including the first one that dies are served together (their damage commutes), its
     wreck is placed, and the rest are looked at again through the new grid.
@@ -133,7 +138,7 @@ def splash_mechs(
 
 
 def blast_voxels(config: EnvConfig, rules: SimRules, grid: Grid, blast: Blast) -> Grid:
-    """Damage every cell whose centre lies within the splash radius (spec 6.8 step 2)."""
+    """Damage every cell whose centre lies within the splash radius (docs/spec/rules.md 6.8 step 2)."""
     arenas = blast.active.shape[0]
     chunk = min(arenas, WRECKS_PER_ROUND)
     edge = np.arange(_SPLASH_CELLS)
@@ -177,7 +182,9 @@ def explode(
     dead: Bool[Array, "arenas mechs"],
     draws: Float32[Array, "arenas mechs"] | None = None,
 ) -> SimState:
-    """All of spec 6.8 for at most one explosion per arena; `dead` are mechs just killed whose wrecks rise first (Q13).
+    """At most one explosion per arena, in full; `dead` are mechs just killed whose wrecks rise first (Q13).
+
+    Source: docs/spec/rules.md 6.8.
 
     `draws` are the wreck rolls under fair_order.
     """

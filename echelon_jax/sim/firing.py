@@ -1,4 +1,4 @@
-"""The firing phase: living mechs fire one by one, each seeing what the earlier ones did (simulation spec 5, 9.3).
+"""The firing phase: living mechs fire one by one, each seeing what the earlier ones did (docs/spec/rules.md 5, 9.3).
 
 In roster order, the same mech in every arena at a time; under fair_order in a drawn order, a mech of its own in each arena.
 Positions do not change in this phase, so distances, bearings and lines of sight are computed for all pairs
@@ -32,7 +32,7 @@ class _Geometry(flax.struct.PyTreeNode):
     """Pairwise facts that hold for the whole phase, shooter first."""
 
     distance: Float32[Array, "arenas mechs mechs"]
-    bearing: Float32[Array, "arenas mechs mechs"]  # cosine of the yaw error (spec 5.4)
+    bearing: Float32[Array, "arenas mechs mechs"]  # cosine of the yaw error (docs/spec/rules.md 5.4)
     rank: Int32[Array, "arenas mechs"]  # place in grid order
 
 
@@ -105,7 +105,7 @@ def _nearest(
     rank: Int32[Array, "arenas mechs"],
     focus: Int32[Array, " arenas"],
 ) -> tuple[Bool[Array, " arenas"], Int32[Array, " arenas"]]:
-    """Nearest-candidate rule (spec 5.4): the closest; exact ties go to the focus, then to grid order.
+    """Nearest-candidate rule (docs/spec/rules.md 5.4): the closest; exact ties go to the focus, then to grid order.
 
     Under honour_focus a focus among the candidates is nearer than any other (Q2).
     """
@@ -126,7 +126,7 @@ def _sensor_quality(
     me: Bool[Array, "#arenas mechs"],
     distance: Array,
 ) -> Float32[Array, " arenas"]:
-    """Sensor quality of one viewer (spec 5.12) from the sources that are alive and powered right now."""
+    """Sensor quality of one viewer (docs/spec/rules.md 5.12) from the sources that are alive and powered right now."""
     strength = jnp.where(
         mechs.alive & (mechs.heat <= rules.heat_cap) & (distance <= k.EWAR_RADIUS),
         jnp.maximum(0.0, 1.0 - distance / k.EWAR_RADIUS),
@@ -228,7 +228,7 @@ def _hitscan(
     gate: Bool[Array, " arenas"],
     turn: dict[str, Array],
 ) -> tuple[Mechs, Tally, Bool[Array, "arenas mechs"], Bool[Array, " arenas"]]:
-    """A laser or flamer shot of one mech (spec 5.7).
+    """A laser or flamer shot of one mech (docs/spec/rules.md 5.7).
 
     Returns also the mechs it killed, and whether the shooter was able to fire when its turn began.
     """
@@ -306,7 +306,10 @@ def _other_weapons(
     view: Bool[Array, "arenas mechs mechs"],
     turn: dict[str, Array],
 ) -> tuple[Mechs, Tally, Launch]:
-    """Missile, kinetic weapon, painter and smoke of one mech, in this order (spec 5.8 to 5.11); each re-tests shutdown (9.3)."""
+    """Missile, kinetic weapon, painter and smoke of one mech, in this order; each re-tests shutdown.
+
+    Source: docs/spec/rules.md 5.8 to 5.11, 9.3.
+    """
     n = config.num_mechs
     i, rest, kinetic = turn["mech"], turn["rest"], turn["kinetic"]
     enemies, same_pack = (jnp.asarray(t)[i].reshape(-1, n) for t in team_masks(config.num_packs))

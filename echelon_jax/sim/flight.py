@@ -1,4 +1,7 @@
-"""Flight of projectiles: what each one would do in this substep, given the state as it is (simulation spec 6.2 to 6.6)."""
+"""Flight of projectiles: what each one would do in this substep, given the state as it is.
+
+Source: docs/spec/rules.md 6.2 to 6.6.
+"""
 
 from __future__ import annotations
 
@@ -61,7 +64,7 @@ def _intercept(
     position: Float32[Array, "arenas selected 3"],
     rolls: Float32[Array, "arenas heavies rings packs"],
 ) -> tuple[Bool[Array, "arenas selected"], Int32[Array, "arenas selected"], UInt8[Array, "arenas selected"]]:
-    """AMS (spec 6.2 step 2): the first ready heavy of the target's team within range whose roll succeeds.
+    """AMS (docs/spec/rules.md 6.2 step 2): the first ready heavy of the target's team within range whose roll succeeds.
 
     It rolls in every substep (Q14); under ams_one_roll once per missile. Returns also who has rolled by now, a bit per pack.
     """
@@ -97,7 +100,10 @@ def _guide(
     position: Float32[Array, "arenas selected 3"],
     velocity: Float32[Array, "arenas selected 3"],
 ) -> Float32[Array, "arenas selected 3"]:
-    """Guidance (spec 6.2 step 3): missiles turn to their living target, gauss slugs fall, the rest fly straight."""
+    """Guidance: missiles turn to their living target, gauss slugs fall, the rest fly straight.
+
+    Source: docs/spec/rules.md 6.2 step 3.
+    """
     row = jnp.arange(weapon.shape[0], dtype=jnp.int32)[:, None]
     aim = jnp.maximum(target, 0)
     to_target = state.mechs.position[row, aim] - position
@@ -114,7 +120,7 @@ def _guide(
 def point_before_cell(
     start: Float32[Array, "*batch 3"], end: Float32[Array, "*batch 3"], cell: Int32[Array, "*batch 3"]
 ) -> Float32[Array, "*batch 3"]:
-    """The impact point just in front of a struck cell (spec 6.6)."""
+    """The impact point just in front of a struck cell (docs/spec/rules.md 6.6)."""
     d = end - start
     entry = jnp.zeros(start.shape[:-1], jnp.float32)
     for axis in range(3):

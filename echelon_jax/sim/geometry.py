@@ -21,7 +21,7 @@ def length3(a: Float32[Array, "*#batch 3"]) -> Float32[Array, "*#batch"]:
 
 
 def direction_if_far(v: Float32[Array, "*#batch 3"]) -> tuple[Float32[Array, "*#batch 3"], Bool[Array, "*#batch"]]:
-    """v/|v| and whether |v| > 0.1: where the last-damage direction is set (spec 5.7, 6.7, 6.8)."""
+    """v/|v| and whether |v| > 0.1: where the last-damage direction is set (docs/spec/rules.md 5.7, 6.7, 6.8)."""
     length = length3(v)
     return v / jnp.maximum(length, 1e-9)[..., None], length > 0.1
 
@@ -31,7 +31,7 @@ def rear_multiplier(
     target_xy: Float32[Array, "*#batch 2"],
     origin_xy: Float32[Array, "*#batch 2"],
 ) -> Float32[Array, "*#batch"]:
-    """The rear-arc damage multiplier M (spec 5.5): 1.5 where the attack comes from behind, else 1."""
+    """The rear-arc damage multiplier M (docs/spec/rules.md 5.5): 1.5 where the attack comes from behind, else 1."""
     vx, vy = target_xy[..., 0] - origin_xy[..., 0], target_xy[..., 1] - origin_xy[..., 1]
     length = jnp.sqrt(vx * vx + vy * vy)
     c = (jnp.cos(target_yaw) * vx + jnp.sin(target_yaw) * vy) / jnp.maximum(length, 1e-6)
@@ -41,14 +41,14 @@ def rear_multiplier(
 def is_leg_hit(
     z: Float32[Array, "*#batch"], centre_z: Float32[Array, "*#batch"], half_z: Float32[Array, "*#batch"]
 ) -> Bool[Array, "*#batch"]:
-    """Whether a hit at height z is on the legs: the lowest 30 % of the box (spec 5.7)."""
+    """Whether a hit at height z is on the legs: the lowest 30 % of the box (docs/spec/rules.md 5.7)."""
     return z < (centre_z - half_z) + k.LEG_HEIGHT_FRACTION * (2.0 * half_z)
 
 
 def grid_rank(
     position: Float32[Array, "rows mechs 3"], stamp: Int32[Array, "rows mechs"]
 ) -> Int32[Array, "rows mechs"]:
-    """Place of each mech in grid order: ascending (cell x, cell y, arrival stamp) (spec 2.6)."""
+    """Place of each mech in grid order: ascending (cell x, cell y, arrival stamp) (docs/spec/rules.md 2.6)."""
     cell = (position[..., :2] / k.GRID_CELL).astype(jnp.int32)
     major = cell[..., 0] * 4096 + cell[..., 1]
     a, b = major[..., :, None], major[..., None, :]

@@ -1,4 +1,4 @@
-"""Reading and editing the voxels of a batch of arenas (simulation spec 2.4, 2.5).
+"""Reading and editing the voxels of a batch of arenas (docs/spec/rules.md 2.4, 2.5).
 
 A phase reads everything it needs first, edits once, and from then on reads only the new grid: reading the old grid
 after an edit, or `where` over whole grids, copies them. The column words are edited bit by bit with the voxels, never
@@ -26,7 +26,7 @@ def flags_of(material: UInt8[Array, " cells"]) -> tuple[Bool[Array, " cells"], B
 
 
 def material_at(config: EnvConfig, grid: Grid, cell: Int32[Array, "arenas mechs 3"]) -> Int32[Array, "arenas mechs"]:
-    """The material of each cell (x, y, z); SOLID outside the grid (spec 2.3)."""
+    """The material of each cell (x, y, z); SOLID outside the grid (docs/spec/rules.md 2.3)."""
     x, y, z = cell[..., 0], cell[..., 1], cell[..., 2]
     inside = (x >= 0) & (x < config.size_x) & (y >= 0) & (y < config.size_y) & (z >= 0) & (z < config.size_z)
     voxel = jnp.where(inside, (z * config.size_y + y) * config.size_x + x, 0)
@@ -69,7 +69,7 @@ def levels_under(
 def levels_hit(
     config: EnvConfig, word: UInt32[Array, " boxes"], lo_z: Float32[Array, " boxes"], hi_z: Float32[Array, " boxes"]
 ) -> Bool[Array, " boxes"]:
-    """BoxHitsWorld (spec 2.4) for boxes whose columns are already ORed into `word`."""
+    """BoxHitsWorld (docs/spec/rules.md 2.4) for boxes whose columns are already ORed into `word`."""
     z0 = jnp.maximum(jnp.floor(lo_z).astype(jnp.int32), 0)
     z1 = jnp.minimum(jnp.ceil(hi_z).astype(jnp.int32), config.size_z)
     return (lo_z < 0) | ((word & mask_below(z1) & ~mask_below(z0)) != 0)
@@ -83,7 +83,7 @@ def damage_cells(
     amount: Float32[Array, " cells"],
     wanted: Bool[Array, " cells"],
 ) -> Grid:
-    """Damage(i, j, k, a) of spec 2.5 on a list of different cells: hp <= 0 after the hit turns the cell to AIR.
+    """Damage a list of different cells (docs/spec/rules.md 2.5): hp <= 0 after the hit turns a cell to AIR.
 
     AIR and REINFORCED are immune; a hit of 0 destroys a cell whose hp is 0 (Q7). Under true_voxel_hp a hit of 0 does nothing,
     and DIRT, LAVA and WATER are immune too (Q8).

@@ -1,4 +1,7 @@
-"""New projectiles: start points and velocities of what was fired, written into the slots (simulation spec 5.9, 5.11, 6.1)."""
+"""New projectiles: start points and velocities of what was fired, written into the slots.
+
+Source: docs/spec/rules.md 5.9, 5.11, 6.1.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Movement: rotation, velocity and collisions of the living mechs in their shuffled order (simulation spec 7)."""
+"""Movement: rotation, velocity and collisions of the living mechs in their shuffled order (docs/spec/rules.md 7)."""
 
 from __future__ import annotations
 
@@ -19,7 +19,10 @@ from echelon_jax.sim.upkeep import foot_material, is_shutdown
 def steer(
     config: EnvConfig, rules: SimRules, mechs: Mechs, commands: Commands, in_water: Bool[Array, "arenas mechs"]
 ) -> tuple[Float32[Array, "arenas mechs"], Float32[Array, "arenas mechs 3"]]:
-    """New yaw and the velocity before collisions (spec 7.1 to 7.3). Depends on each mech's own state alone."""
+    """New yaw and the velocity before collisions. Depends on each mech's own state alone.
+
+    Source: docs/spec/rules.md 7.1 to 7.3.
+    """
     dt = config.dt
     fallen, shutdown = mechs.fallen > 0, is_shutdown(rules, mechs)
     throttle = jnp.where(fallen[..., None], 0.0, commands.throttle)
@@ -53,7 +56,7 @@ def move(
 ) -> SimState:
     """One movement phase: every living mech, in `order`, tries x, then y, then z.
 
-    Later mechs meet earlier ones where they now are (D6).
+    Later mechs meet earlier ones where they now are (S6).
     """
     mechs, words, dt = state.mechs, state.grid.collides, config.dt
     arenas, n = mechs.alive.shape

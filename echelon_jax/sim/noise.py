@@ -1,4 +1,4 @@
-"""Every random draw of a decision step as one explicit pytree (simulation spec, Appendix A)."""
+"""Every random draw of a decision step as one explicit pytree (docs/spec/rules.md Appendix A)."""
 
 from __future__ import annotations
 

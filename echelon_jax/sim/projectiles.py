@@ -1,4 +1,6 @@
-"""The projectile phase: every shot in flight in list order, each seeing what the earlier ones did (simulation spec 6, 9.4 D2).
+"""The projectile phase: every shot in flight in list order, each seeing what the earlier ones did.
+
+Source: docs/spec/rules.md 6, 9.4, S2.
 
 In rounds: the next few pending projectiles of every arena are evaluated together against the current state; those
 before the first one with an effect (an impact or an interception) just fly on; that effect is applied; the rest are
@@ -49,7 +51,10 @@ def _commit(
 def _direct_hit(
     config: EnvConfig, rules: SimRules, state: SimState, event: Flight, hit: Bool[Array, " arenas"]
 ) -> tuple[SimState, Bool[Array, "arenas mechs"]]:
-    """Effects of a direct hit on the struck mech (spec 6.7 step 2), except its wreck. Returns the mechs it killed."""
+    """Effects of a direct hit on the struck mech, except its wreck. Returns the mechs it killed.
+
+    Source: docs/spec/rules.md 6.7 step 2.
+    """
     m, tally = state.mechs, state.tally
     arenas, n = m.alive.shape
     row = jnp.arange(arenas, dtype=jnp.int32)
@@ -132,7 +137,7 @@ def _apply(
     happens: Bool[Array, " arenas"],
     wreck: Float32[Array, "arenas mechs"] | None,
 ) -> SimState:
-    """One interception or impact per arena (spec 6.2 step 2, 6.7), in the order of the spec."""
+    """One interception or impact per arena in that order (docs/spec/rules.md 6.2 step 2, 6.7)."""
     m, tally = state.mechs, state.tally
     arenas, n = m.alive.shape
     row = jnp.arange(arenas, dtype=jnp.int32)

@@ -1,8 +1,8 @@
-"""Line of sight through the voxels: the traversal of simulation spec 3.1 over flat lists of rays, and smoke (3.2).
+"""Line of sight through the voxels: the traversal over flat lists of rays, and smoke (docs/spec/rules.md 3.1, 3.2).
 
 Every ray runs in lock step with the others of its list, one cell per iteration, so the functions here take lists (a
 leading `rays` axis) and an arena number per ray instead of being vmapped. Arithmetic is float32: against float64 no
-difference was found in 46,080 random rays; end points exactly on cell borders differ in a few per thousand (spec Q9).
+difference was found in 46,080 random rays; end points exactly on cell borders differ in a few per thousand (Q9).
 """
 
 from __future__ import annotations
@@ -72,7 +72,7 @@ def sight(
     wanted: Bool[Array, " rays"],
     halvings: int = 0,
 ) -> Bool[Array, " rays"]:
-    """Whether the terrain between two points leaves the view clear (spec 3.1 with the end cell left out).
+    """Whether the terrain between two points leaves the view clear (docs/spec/rules.md 3.1 with the end cell left out).
 
     x and y of both ends must lie inside the map (mech centres always do); z may lie above it. Rays not `wanted` cost
     nothing and read clear. A step on an axis that has none left skips the goal for ever (Q9): blocked. The bits of a ray
@@ -153,7 +153,9 @@ def walk(
     wanted: Bool[Array, " rays"],
     include_end: bool,
 ) -> Walk:
-    """The whole traversal of spec 3.1 for any end points, with the struck cell; for the short rays of projectiles and splash.
+    """Walk short rays between any end points, with the struck cell: those of projectiles and splash.
+
+    Source: docs/spec/rules.md 3.1.
 
     A ray that skips its goal (Q9) runs on to the first opaque cell or the border, as in the original. The original's
     budget of steps is never what ends it: every step moves away from the start, so the border comes first.
@@ -216,7 +218,10 @@ def smoke_clear(
     start: Float32[Array, "rays 3"],
     end: Float32[Array, "rays 3"],
 ) -> Bool[Array, " rays"]:
-    """Whether no living cloud touches the segment (spec 3.2); a segment without length is always clear."""
+    """Whether no living cloud touches the segment; a segment without length is always clear.
+
+    Source: docs/spec/rules.md 3.2.
+    """
     ax, ay, az = (start[:, None, axis] for axis in range(3))
     dx, dy, dz = (end[:, None, axis] - start[:, None, axis] for axis in range(3))
     length2 = dx * dx + dy * dy + dz * dz

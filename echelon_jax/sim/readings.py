@@ -1,4 +1,4 @@
-"""Substep counters read in seconds, as the original's float64 timers stand (simulation spec 1.2).
+"""Substep counters read in seconds, as the original's float64 timers stand (docs/spec/rules.md 1.2).
 
 A timer set to `duration` reads zero after n decrements of dt. With c decrements to go it stands at duration - dt * (n - c),
 which is dt * c - slack with slack = dt * n - duration, whatever n a changed rule table uses.

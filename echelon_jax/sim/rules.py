@@ -1,4 +1,4 @@
-"""The numbers of the rules as a traced pytree: changing one does not recompile (simulation spec 1.4, 4.1, 5.1)."""
+"""The numbers of the rules as a traced pytree: changing one does not recompile (docs/spec/rules.md 1.4, 4.1, 5.1)."""
 
 from __future__ import annotations
 

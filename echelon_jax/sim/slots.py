@@ -1,4 +1,4 @@
-"""Fixed projectile and smoke slots, sized from the bounds of simulation spec 12.1 and 12.2.
+"""Fixed projectile and smoke slots, sized from the bounds of docs/spec/rules.md 12.1 and 12.2.
 
 Every slot belongs to one mech and one launcher for ever: the *tube* (missile and smoke, which share a cooldown) or
 the *barrel* (gauss or autocannon). A shot takes the first free slot of its launcher, so a projectile keeps its slot
@@ -52,7 +52,7 @@ class Slots:
 
 
 def lifetime(weapon: int) -> float:
-    """Seconds a projectile of `weapon` lives: range over speed (spec 6.1)."""
+    """Seconds a projectile of `weapon` lives: range over speed (docs/spec/rules.md 6.1)."""
     return WEAPONS[weapon].range / WEAPONS[weapon].speed
 
 

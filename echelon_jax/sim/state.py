@@ -1,8 +1,8 @@
-"""The state of a batch of arenas as fixed-shape arrays (simulation spec 4.3, 2, 6, 12).
+"""The state of a batch of arenas as fixed-shape arrays (docs/spec/rules.md 4.3, 2, 6, 12).
 
 Axis names: `arenas` (always leading), `mechs` in roster order (blue 0..n-1, then red), `slots` projectile slots, `clouds`
 smoke slots, `voxels` = z*Y*X + y*X + x, `columns` = y*X + x. Positions and velocities are (x, y, z) in voxels and voxels per
-second. Timers are whole substeps that count down to 0 (spec 1.2).
+second. Timers are whole substeps that count down to 0 (docs/spec/rules.md 1.2).
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ class Mechs(flax.struct.PyTreeNode):
     suppressed: Int32[Array, "arenas mechs"]
     ams_cooldown: Int32[Array, "arenas mechs"]
     laser_cooldown: Int32[Array, "arenas mechs"]
-    tube_cooldown: Int32[Array, "arenas mechs"]  # missile and smoke share it (the spec's missile cooldown)
+    tube_cooldown: Int32[Array, "arenas mechs"]  # missile and smoke share it (docs/spec/rules.md 5.11)
     tube_was_smoke: Bool[Array, "arenas mechs"]  # what set it; only its reading in seconds depends on that
     kinetic_cooldown: Int32[Array, "arenas mechs"]  # gauss, autocannon or flamer
     painter_cooldown: Int32[Array, "arenas mechs"]
@@ -36,7 +36,7 @@ class Mechs(flax.struct.PyTreeNode):
     focus: Int32[Array, "arenas mechs"]  # mech index, -1 for none; set once per decision
     ecm_on: Bool[Array, "arenas mechs"]
     eccm_on: Bool[Array, "arenas mechs"]
-    stamp: Int32[Array, "arenas mechs"]  # arrival order within a cell of the spatial grid (spec 2.6)
+    stamp: Int32[Array, "arenas mechs"]  # arrival order within a cell of the spatial grid (docs/spec/rules.md 2.6)
 
 
 class Tally(flax.struct.PyTreeNode):
@@ -114,7 +114,7 @@ class SimState(flax.struct.PyTreeNode):
 
 
 class Commands(flax.struct.PyTreeNode):
-    """What the simulation reads of the mechs' actions for one decision step (spec 5.2, 5.3)."""
+    """What the simulation reads of the mechs' actions for one decision step (docs/spec/rules.md 5.2, 5.3)."""
 
     throttle: Float32[Array, "arenas mechs 4"]  # forward, strafe, vertical, yaw rate, each in [-1, 1]
     primary: Bool[Array, "arenas mechs"]

@@ -1,4 +1,4 @@
-"""One decision step of the simulation: the substeps and their phases in order (simulation spec 9)."""
+"""One decision step of the simulation: the substeps and their phases in order (docs/spec/rules.md 9)."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def initial_state(
     position: Float32[Array, "arenas mechs 3"],
     yaw: Float32[Array, "arenas mechs"],
 ) -> SimState:
-    """A fresh state: everybody whole, cold, upright and at rest (spec 4.3), nothing in flight."""
+    """A fresh state: everybody whole, cold, upright and at rest (docs/spec/rules.md 4.3), nothing in flight."""
     arenas, n = yaw.shape
     table = slots(config)
 
@@ -94,7 +94,7 @@ def initial_state(
 
 
 def empty_tally(config: EnvConfig, arenas: int) -> Tally:
-    """The tallies at the start of a decision step (spec 4.3, scratch)."""
+    """The tallies at the start of a decision step (docs/spec/rules.md 4.3)."""
     n, modern = config.num_mechs, config.reward == "modern"
 
     def f() -> Float32[Array, "arenas mechs"]:
@@ -134,7 +134,8 @@ def empty_tally(config: EnvConfig, arenas: int) -> Tally:
 def simulate(config: EnvConfig, rules: SimRules, state: SimState, commands: Commands, noise: Noise) -> SimState:
     """Run one decision step of a batch of arenas: `config.substeps` substeps under the same commands.
 
-    Focus targets and EWAR switches must already be in `state.mechs` (spec 5.3). Pure and jit-able; the tally is cleared first.
+    Focus targets and EWAR switches must already be in `state.mechs` (docs/spec/rules.md 5.3). Pure and jit-able; the
+    tally is cleared first.
 
     Raises:
         ValueError: unless the noise holds fire_order and wreck exactly where the switch fair_order is on.

@@ -1,4 +1,7 @@
-"""Who fires what and in which order: the static table of turns, its drawn order, and the triggers (simulation spec 5.2, 9.3)."""
+"""Who fires what and in which order: the static table of turns, its drawn order, and the triggers.
+
+Source: docs/spec/rules.md 5.2, 9.3.
+"""
 
 from __future__ import annotations
 
@@ -37,7 +40,7 @@ class Turns(NamedTuple):
 
 
 def turns(num_packs: int) -> Turns:
-    """Firing order: roster order; a light's laser and flamer are two rows (spec 5.7)."""
+    """Firing order: roster order; a light's laser and flamer are two rows (docs/spec/rules.md 5.7)."""
     rows = []
     for mech, mech_class in enumerate(roster(num_packs).mech_class):
         kinetic = _KINETIC.get(int(mech_class), NO_WEAPON)
@@ -66,7 +69,7 @@ def drawn_rows(
 
 
 def pulled(config: EnvConfig, commands: Commands) -> dict[int, Bool[Array, "arenas mechs"]]:
-    """For each weapon: which mechs carry it and pull its trigger (spec 5.2)."""
+    """For each weapon: which mechs carry it and pull its trigger (docs/spec/rules.md 5.2)."""
     components = {
         PRIMARY: commands.primary,
         SECONDARY: commands.secondary,

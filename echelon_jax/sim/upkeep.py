@@ -1,4 +1,7 @@
-"""Upkeep: timers, heat, hazards, stability of every living mech at the start of a substep (simulation spec 8.1 to 8.4)."""
+"""Upkeep: timers, heat, hazards, stability of every living mech at the start of a substep.
+
+Source: docs/spec/rules.md 8.1 to 8.4.
+"""
 
 from __future__ import annotations
 
@@ -16,14 +19,14 @@ from echelon_jax.sim.wrecks import bury
 
 
 def foot_material(config: EnvConfig, rules: SimRules, grid: Grid, mechs: Mechs) -> Int32[Array, "arenas mechs"]:
-    """Material of the cell under the centre of each mech's feet (spec 8.2)."""
+    """Material of the cell under the centre of each mech's feet (docs/spec/rules.md 8.2)."""
     p = mechs.position
     cell = jnp.stack([p[..., 0], p[..., 1], p[..., 2] - rules.half[:, 2]], -1).astype(jnp.int32)
     return material_at(config, grid, cell)
 
 
 def is_shutdown(rules: SimRules, mechs: Mechs) -> Bool[Array, "arenas mechs"]:
-    """Shut down: heat above the cap, strictly (spec 4.3)."""
+    """Shut down: heat above the cap, strictly (docs/spec/rules.md 4.3)."""
     return mechs.heat > rules.heat_cap
 
 
@@ -34,7 +37,7 @@ def upkeep(
     commands: Commands,
     wreck: Float32[Array, "arenas mechs"] | None = None,
 ) -> SimState:
-    """One upkeep phase. Mechs are independent here, except that simultaneous deaths leave wrecks in roster order (D1).
+    """One upkeep phase. Mechs are independent here, except that simultaneous deaths leave wrecks in roster order (S1).
 
     `wreck` are the wreck rolls under fair_order.
     """

@@ -1,4 +1,4 @@
-"""Wrecks: what a dying mech leaves in the grid, and the CRC32 roll that picks its material (simulation spec 8.7)."""
+"""Wrecks: what a dying mech leaves in the grid, and the CRC32 roll that picks its material (docs/spec/rules.md 8.7)."""
 
 from __future__ import annotations
 
@@ -69,7 +69,9 @@ def place_wrecks(
     wanted: Bool[Array, " wrecks"],
     draws: Float32[Array, "arenas mechs"] | None = None,
 ) -> Grid:
-    """Turn the AIR and DIRT cells of each dead mech's box into debris, except under the boxes of `others` (spec 8.7).
+    """Turn the AIR and DIRT cells of each dead mech's box into debris, except under the boxes of `others`.
+
+    Source: docs/spec/rules.md 8.7.
 
     Arguments:
         others: for each wreck, the mechs that count as living at that moment.

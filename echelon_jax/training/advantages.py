@@ -1,4 +1,4 @@
-"""Generalised advantage estimation with ends of three kinds (learning spec 4.2; D6, T5, T10)."""
+"""Generalised advantage estimation with ends of three kinds (docs/spec/learner.md 4.2; D6, T5, T10)."""
 
 from __future__ import annotations
 
@@ -17,19 +17,19 @@ def generalized_advantages(
     last_value: Float32[Array, "arenas team"],
     gamma: float,
     lam: float,
-    passed_on: Float32[Array, "time arenas team"] | None = None,
+    continuation: Float32[Array, "time arenas team"] | None = None,
 ) -> tuple[Float32[Array, "time arenas team"], Float32[Array, "time arenas team"]]:
     """Return advantages and returns (advantage + value), all values in reward units.
 
     delta_t = r_t + gamma V'_t - V_t and A_t = delta_t + gamma lam A_{t+1} if the mech goes on, else delta_t, where
     V'_t is 0 where `terminated` (its own death, or an episode decided), `final_value` where `truncated` (time up: the
     value of the state it ended in), and the value at t + 1 (`last_value` behind the last step) elsewhere.
-    `passed_on`, if given, multiplies both V'_t and the trace beyond t: the share of what comes after that t answers for.
+    `continuation`, if given, multiplies both V'_t and the trace beyond t: the share of what comes after that t answers for.
     Rows where the mech was dead at the decision (`alive` false) are 0 and touch nothing else.
     """
     next_value = jnp.concatenate([value[1:], last_value[None]])
     ahead = jnp.where(terminated, 0.0, jnp.where(truncated, final_value, next_value))
-    share = jnp.ones_like(reward) if passed_on is None else passed_on
+    share = jnp.ones_like(reward) if continuation is None else continuation
     delta = jnp.where(alive, reward + gamma * share * ahead - value, 0.0)
     decay = jnp.where(alive & ~terminated & ~truncated, gamma * lam * share, 0.0)
 

@@ -26,7 +26,7 @@ class TrainConfig:
         arenas: arenas side by side; even, because the learner is blue in half of them and red in the others.
         rollout_steps: decisions between two updates.
         updates: updates of the whole run.
-        updates_per_launch: updates in one call of the compiled program; divides `updates` and `bank_swap_every`.
+        updates_per_call: updates in one call of the compiled program; divides `updates` and `bank_swap_every`.
         epochs: passes over a rollout in one update.
         minibatches: parts of a pass; divides `arenas`.
         chunk: decisions that gradients go back through; divides `rollout_steps`, 0 for the whole rollout.
@@ -57,7 +57,7 @@ class TrainConfig:
         class_networks: parameters of its own for each mech class (modern network).
         normalize_observations: subtract running means and divide by deviations, continuous features only.
         observation_clip: clip of normalised features, 0 for none (with a clip the network cannot be exported).
-        return_memory: share of the weight of earlier returns that the scale of returns keeps per update.
+        return_ema_decay: share of the weight of earlier returns that the scale of returns keeps per update.
         opponent: a name that `agents.registry` knows; its fire rate is that of the next three fields.
         fire_start: the scripted opponent's fire probability at the first update.
         fire_end: its fire probability from update `fire_ramp` on.
@@ -66,11 +66,11 @@ class TrainConfig:
         bank_size: worlds on the device.
         bank_swap_every: updates between two replacements of worlds in the bank; 0 for none.
         bank_swap_size: worlds replaced each time; divides `bank_size`.
-        guard: drop updates that go wrong, and set the run back if they keep going wrong (docs/reliability.md).
-        guard_patience: bad updates in a row before the run is set back.
-        guard_retries: set-backs before the run stops.
-        guard_recovery: good updates in a row that make up for one set-back.
-        guard_rate_factor: of the learning rate, for each set-back not made up for.
+        guard: drop updates that go wrong, and roll the run back if they keep going wrong (docs/reliability.md).
+        guard_patience: bad updates in a row before the run is rolled back.
+        guard_retries: rollbacks before the run stops.
+        guard_recovery: good updates in a row that make up for one rollback.
+        guard_rate_factor: of the learning rate, for each rollback not made up for.
         guard_ratio: |probability ratio - 1| of one decision beyond which an update is bad.
         guard_kl: KL of a minibatch, summed over heads, beyond which it is bad.
         guard_entropy_drop: fall of a head's entropy within one update beyond which it is bad; an even choice has 1.
@@ -83,7 +83,7 @@ class TrainConfig:
     arenas: int = 64
     rollout_steps: int = 128
     updates: int = 100
-    updates_per_launch: int = 1
+    updates_per_call: int = 1
     epochs: int = 4
     minibatches: int = 4
     chunk: int = 0
@@ -114,7 +114,7 @@ class TrainConfig:
     class_networks: bool = False
     normalize_observations: bool = True
     observation_clip: float = 0.0
-    return_memory: float = 0.9
+    return_ema_decay: float = 0.9
     opponent: str = "scripted"
     fire_start: float = 0.2
     fire_end: float = 1.0
@@ -159,7 +159,7 @@ class TrainConfig:
     @classmethod
     def gpu(cls, **overrides: Any) -> TrainConfig:
         """Thousands of arenas on one accelerator."""
-        wide: dict[str, Any] = {"arenas": 2048, "rollout_steps": 64, "updates": 1000, "updates_per_launch": 5}
+        wide: dict[str, Any] = {"arenas": 2048, "rollout_steps": 64, "updates": 1000, "updates_per_call": 5}
         return cls(**{**wide, "minibatches": 8, "bank_size": 512, **overrides})
 
     @classmethod
@@ -209,9 +209,9 @@ class TrainConfig:
             raise ValueError(
                 "burn_in must be false without chunk, got true: a whole rollout starts from a stored memory"
             )
-        self._divides("updates", self.updates_per_launch, f"updates_per_launch ({self.updates_per_launch})")
+        self._divides("updates", self.updates_per_call, f"updates_per_call ({self.updates_per_call})")
         if self.bank_swap_every:
-            self._divides("bank_swap_every", self.updates_per_launch, f"updates_per_launch ({self.updates_per_launch})")
+            self._divides("bank_swap_every", self.updates_per_call, f"updates_per_call ({self.updates_per_call})")
             if not 1 <= self.bank_swap_size <= self.bank_size:
                 raise ValueError(
                     f"bank_swap_size must be from 1 to bank_size ({self.bank_size}), got {self.bank_swap_size}"
@@ -271,7 +271,7 @@ _WHOLE = {
     "arenas": 2,
     "rollout_steps": 1,
     "updates": 1,
-    "updates_per_launch": 1,
+    "updates_per_call": 1,
     "epochs": 1,
     "minibatches": 1,
     "chunk": 0,
@@ -308,7 +308,7 @@ _NUMBERS = {
     "forget_bias": (-10.0, 10.0),
     "initial_log_std": LOG_STD_RANGE,
     "observation_clip": (0.0, 1000.0),
-    "return_memory": (0.0, 1.0),
+    "return_ema_decay": (0.0, 1.0),
     "fire_start": (0.0, 1.0),
     "fire_end": (0.0, 1.0),
 }

@@ -1,8 +1,9 @@
-"""The guard: an update that goes wrong is not applied, is counted and named; if they keep going wrong the run is set back.
+"""The guard: an update that goes wrong is not applied, is counted and named; if they keep going wrong the run is rolled back.
 
-Everything here is part of the compiled program: `judge` looks at an update, `settle` keeps or drops it. After `patience` bad
-updates in a row the learner is set back to the last snapshot, with a fresh optimiser and a lower learning rate; after
-`retries` such set-backs the guard gives up (`failed`), holds the learner at the snapshot, and the host stops the run.
+Everything here is part of the compiled program: `inspect_update` looks at an update, `settle` keeps or drops it. After
+`patience` bad updates in a row the learner is rolled back to the last snapshot, with a fresh optimiser and a lower learning
+rate. After `retries` such rollbacks the guard gives up (`failed`), holds the learner at the snapshot, and the host stops the
+run.
 
 The snapshot is the learner as it entered the last good update: its own rollout and update have shown that it works, which
 is more than is known of what came out. A dropped update costs its data and nothing else: mechs play on. Trainer
@@ -59,7 +60,7 @@ class GuardState(flax.struct.PyTreeNode):
     return_moments: Any
     streak: Int32[Array, ""]  # bad updates in a row
     good: Int32[Array, ""]  # good updates in a row
-    retries: Int32[Array, ""]  # set-backs that are not yet forgiven
+    retries: Int32[Array, ""]  # rollbacks that are not yet forgiven
     failed: Bool[Array, ""]
     counts: Int32[Array, " causes"]  # bad updates of the run by cause
     loss_mean: Float32[Array, ""]
@@ -67,7 +68,7 @@ class GuardState(flax.struct.PyTreeNode):
     seen: Int32[Array, ""]
 
 
-class Verdict(flax.struct.PyTreeNode):
+class Finding(flax.struct.PyTreeNode):
     """What is wrong with an update, by cause, and where: a parameter's, loss's, tensor's or head's number."""
 
     causes: Bool[Array, " causes"]
@@ -86,14 +87,14 @@ class Report(flax.struct.PyTreeNode):
     causes: Bool[Array, " causes"]
     where: Int32[Array, " causes"]
     dropped: Bool[Array, ""]
-    set_back: Bool[Array, ""]
+    rolled_back: Bool[Array, ""]
     failed: Bool[Array, ""]
     rate: Float32[Array, ""]  # factor of the learning rate from the next update on
 
 
 @dataclasses.dataclass(frozen=True)
 class Names:
-    """What the numbers in `Verdict.where` stand for."""
+    """What the numbers in `Finding.where` stand for."""
 
     params: tuple[str, ...]
     observation: tuple[str, ...]
@@ -114,7 +115,7 @@ class Names:
 
 
 def names_of(params: Any, observation: Sequence[str], rollout: Sequence[str], heads: Sequence[str]) -> Names:
-    """Return the names for trees like the ones that `judge` is given; `params` may be shapes only."""
+    """Return the names for trees like the ones that `inspect_update` is given; `params` may be shapes only."""
     leaves = jax.tree_util.tree_leaves_with_path(params)
     paths = tuple("/".join(str(getattr(k, "key", k)) for k in path) for path, _ in leaves)
     return Names(paths, tuple(observation), tuple(rollout), tuple(heads))
@@ -143,7 +144,7 @@ def begin(params: Any, observation_moments: Any, return_moments: Any) -> GuardSt
 
 
 def rate(config: GuardConfig, state: GuardState) -> Float32[Array, ""]:
-    """Return the factor of the learning rate: rate_factor to the power of the set-backs not yet forgiven."""
+    """Return the factor of the learning rate: rate_factor to the power of the rollbacks not yet forgiven."""
     return jnp.float32(config.rate_factor) ** state.retries.astype(jnp.float32)
 
 
@@ -153,7 +154,7 @@ def first_bad(tree: Any) -> Int32[Array, ""]:
     return jnp.where(bad.any(), 1 + bad.argmax(), 0).astype(jnp.int32)
 
 
-def judge(
+def inspect_update(
     config: GuardConfig,
     state: GuardState,
     metrics: Any,
@@ -161,7 +162,7 @@ def judge(
     observation: Any,
     rollout: Mapping[str, Float32[Array, ...]],
     head_units: Float32[Array, " heads"],
-) -> Verdict:
+) -> Finding:
     """Return what is wrong with an update.
 
     Arguments:
@@ -201,19 +202,19 @@ def judge(
     found["spike"] = (state.seen >= _SEEN) & (loss > jnp.maximum(config.loss, usual)), jnp.zeros((), jnp.int32)
 
     causes, where = zip(*(found[name] for name in CAUSES), strict=True)
-    return Verdict(jnp.stack(causes), jnp.stack([w.astype(jnp.int32) for w in where]), loss)
+    return Finding(jnp.stack(causes), jnp.stack([w.astype(jnp.int32) for w in where]), loss)
 
 
 def settle(
-    config: GuardConfig, state: GuardState, verdict: Verdict, before: Learner, after: Learner, fresh_optimizer: Any
+    config: GuardConfig, state: GuardState, finding: Finding, before: Learner, after: Learner, fresh_optimizer: Any
 ) -> tuple[Learner, GuardState, Report]:
     """Return the learner to go on with, the guard's memory and what to tell; `fresh_optimizer` fits the parameters."""
-    bad = verdict.bad
+    bad = finding.bad
     applied = ~bad & ~state.failed
     streak = jnp.where(bad, state.streak + 1, 0)
     enough = bad & (streak >= config.patience) & ~state.failed
     give_up = enough & (state.retries >= config.retries)
-    set_back = enough & ~give_up
+    rolled_back = enough & ~give_up
 
     def choose(flag: Array, a: Any, b: Any) -> Any:
         return jax.tree.map(lambda x, y: jnp.where(flag, x, y), a, b)
@@ -235,14 +236,14 @@ def settle(
         return_moments=choose(applied, before.return_moments, state.return_moments),
         streak=jnp.where(enough, 0, streak),
         good=jnp.where(forgiven, 0, good),
-        retries=state.retries + set_back.astype(jnp.int32) - forgiven.astype(jnp.int32),
+        retries=state.retries + rolled_back.astype(jnp.int32) - forgiven.astype(jnp.int32),
         failed=state.failed | give_up,
-        counts=state.counts + verdict.causes.astype(jnp.int32),
-        loss_mean=follow(state.loss_mean, verdict.loss),
-        loss_square=follow(state.loss_square, jnp.square(verdict.loss)),
+        counts=state.counts + finding.causes.astype(jnp.int32),
+        loss_mean=follow(state.loss_mean, finding.loss),
+        loss_square=follow(state.loss_square, jnp.square(finding.loss)),
         seen=state.seen + applied.astype(jnp.int32),
     )
-    return learner, new, Report(verdict.causes, verdict.where, ~applied, set_back, new.failed, rate(config, new))
+    return learner, new, Report(finding.causes, finding.where, ~applied, rolled_back, new.failed, rate(config, new))
 
 
 def all_well(state: GuardState) -> Report:
@@ -267,13 +268,13 @@ def finite_or_zero(tree: Any) -> Any:
 
 
 def events(names: Names, report: Report, first_update: int) -> list[dict[str, Any]]:
-    """Return what happened in a launch, one entry per bad update; `report` is stacked over the updates from `first_update` on."""
+    """Return what happened in a call, one entry per bad update; `report` is stacked over the updates from `first_update` on."""
     out = []
     causes, where = np.asarray(report.causes), np.asarray(report.where)
     for i in np.flatnonzero(np.asarray(report.dropped)):
         named = {c: names.of(c, int(where[i, k])) for k, c in enumerate(CAUSES) if causes[i, k]}
         entry = {"event": "guard", "update": first_update + int(i), "causes": named}
-        out.append(entry | {k: bool(getattr(report, k)[i]) for k in ("set_back", "failed")})
+        out.append(entry | {k: bool(getattr(report, k)[i]) for k in ("rolled_back", "failed")})
     return out
 
 
@@ -281,7 +282,11 @@ def sentence(event: Mapping[str, Any]) -> str:
     """Say one event in a line."""
     what = "; ".join(f"{cause} ({place})" for cause, place in event["causes"].items()) or "the guard had given up"
     then = (
-        "the run stops" if event["failed"] else "set back to the last snapshot" if event["set_back"] else "not applied"
+        "the run stops"
+        if event["failed"]
+        else "rolled back to the last snapshot"
+        if event["rolled_back"]
+        else "not applied"
     )
     return f"update {event['update']} was bad: {what}; {then}"
 

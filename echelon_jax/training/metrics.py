@@ -136,9 +136,9 @@ def _quotient(a: float, b: float) -> float | None:
 
 
 def summarize(
-    launches: Sequence[Metrics], team_size: int, heads: Sequence[str] | None = None, opponent: str | None = None
+    calls: Sequence[Metrics], team_size: int, heads: Sequence[str] | None = None, opponent: str | None = None
 ) -> dict[str, float | None]:
-    """Return the named numbers of a window of launches (fields stacked over updates), None where there are no data.
+    """Return the named numbers of a window of calls (fields stacked over updates), None where there are no data.
 
     What each means is in docs/metrics.md. Shares are 0 to 1, "per_episode" counts are of whole teams, returns and "per_decision"
     numbers of one mech.
@@ -147,9 +147,9 @@ def summarize(
         heads: names of the network's action heads; without them they are numbered.
         opponent: name of the opponent, for the win rate against it.
     """
-    if not launches:
-        raise ValueError("launches must hold the metrics of at least one launch, got none")
-    stacked = [jax.tree.map(lambda x: np.asarray(x, np.float64), m) for m in launches]
+    if not calls:
+        raise ValueError("calls must hold the metrics of at least one call, got none")
+    stacked = [jax.tree.map(lambda x: np.asarray(x, np.float64), m) for m in calls]
     total: Any = jax.tree.map(lambda *x: sum(part.sum(0) for part in x), *[m.rollout for m in stacked])
     out: dict[str, float | None] = {
         "episodes": float(total.episodes),

@@ -1,4 +1,6 @@
-"""The PPO update: clipped surrogate over whole recurrent sequences, per action head, dead mechs masked (learning spec 4.3, 4.9).
+"""The PPO update: clipped surrogate over whole recurrent sequences, per action head, dead mechs masked.
+
+Source: docs/spec/learner.md 4.3, 4.9.
 
 A sequence is a whole rollout of an arena, or a chunk of it (truncated backpropagation through time) that starts from the memory
 which the rollout had there. With `burn_in` that memory is instead worked out anew, without a gradient, by today's parameters from
@@ -47,7 +49,7 @@ class PPOConfig:
     burn_in: bool = False
 
 
-class Pace(flax.struct.PyTreeNode):
+class UpdateSchedule(flax.struct.PyTreeNode):
     """Numbers of the update that change over a run."""
 
     learning_rate: Float32[Array, ""]
@@ -59,12 +61,12 @@ class Batch(flax.struct.PyTreeNode):
 
     observation: Observation  # normalised
     reset: Bool[Array, "time arenas mechs"]  # the previous done
-    alive: Bool[Array, "time arenas mechs"]  # at the decision
-    valued: Bool[
+    policy_mask: Bool[Array, "time arenas mechs"]  # mechs alive at the decision
+    value_mask: Bool[
         Array, "time arenas mechs"
     ]  # whose value is learnt: the living, and the dead where the critic knows them
-    sample: Float32[Array, "time arenas mechs sample"]
-    log_density: Float32[Array, "time arenas mechs heads"]  # of the sample, by the policy that acted
+    raw_action: Float32[Array, "time arenas mechs raw"]
+    log_prob: Float32[Array, "time arenas mechs heads"]  # of the raw action, by the policy that acted
     value: Float32[Array, "time arenas mechs"]  # as the rollout saw it, critic's units
     advantage: Float32[Array, "time arenas mechs"]
     target: Float32[Array, "time arenas mechs"]  # returns in units of the critic
@@ -153,16 +155,16 @@ def loss_and_metrics(
     `update_ratio`, `skipped`, `stopped` and `bad_gradient` are left 0.
     """
     distribution, value = network.unroll(params, carry, batch.observation, batch.reset)
-    mask = batch.alive
+    mask = batch.policy_mask
     living = mask.sum(dtype=jnp.float32)
-    use = distribution.applies(batch.sample) & mask[..., None]
+    use = distribution.loss_mask(batch.raw_action) & mask[..., None]
     # Masked before exp: a dead mech's meaningless ratio must not become inf, whose gradient would be NaN.
-    log_ratio = jnp.where(use, distribution.head_log_density(batch.sample) - batch.log_density, 0.0)
+    log_ratio = jnp.where(use, distribution.head_log_prob(batch.raw_action) - batch.log_prob, 0.0)
     advantage = normalize_advantage(batch.advantage, mask)
     terms = surrogate_terms(log_ratio, advantage[..., None], config.clip)
     policy_loss = masked_head_mean(terms, use, living).sum()
-    target, old_value, value = (jnp.where(batch.valued, x, 0.0) for x in (batch.target, batch.value, value))
-    value_loss = masked_mean(value_terms(value, old_value, target, config.value_clip), batch.valued)
+    target, old_value, value = (jnp.where(batch.value_mask, x, 0.0) for x in (batch.target, batch.value, value))
+    value_loss = masked_mean(value_terms(value, old_value, target, config.value_clip), batch.value_mask)
     head_entropy = masked_head_mean(
         distribution.head_entropy(key), jnp.broadcast_to(mask[..., None], use.shape), living
     )
@@ -172,11 +174,11 @@ def loss_and_metrics(
     ratio = jnp.exp(log_ratio)
     head_kl = masked_head_mean(ratio - 1.0 - log_ratio, use, living)
     clipped = (jnp.abs(ratio - 1.0) > config.clip).astype(jnp.float32)
-    target_centred = target - masked_mean(target, batch.valued)
+    target_centred = target - masked_mean(target, batch.value_mask)
     error = target - value
-    error_centred = error - masked_mean(error, batch.valued)
-    target_var = masked_mean(target_centred * target_centred, batch.valued)
-    error_var = masked_mean(error_centred * error_centred, batch.valued)
+    error_centred = error - masked_mean(error, batch.value_mask)
+    target_var = masked_mean(target_centred * target_centred, batch.value_mask)
+    error_var = masked_mean(error_centred * error_centred, batch.value_mask)
     zero = jnp.zeros((), jnp.float32)
     return loss, UpdateMetrics(
         loss=loss,
@@ -212,7 +214,7 @@ def gradient_step(
     network: Network,
     config: PPOConfig,
     optimizer: optax.GradientTransformation,
-    pace: Pace,
+    schedule: UpdateSchedule,
     params: Params,
     optimizer_state: Any,
     carry: Carry,
@@ -224,12 +226,12 @@ def gradient_step(
     That keeps the parameters sound for the steps that follow; the guard then drops the whole update.
     """
     grads, metrics = jax.grad(loss_and_metrics, has_aux=True)(
-        params, network, config, pace.entropy_coefficient, carry, batch, key
+        params, network, config, schedule.entropy_coefficient, carry, batch, key
     )
     norm = optax.tree.norm(grads)
     direction, stepped_state = optimizer.update(grads, optimizer_state, params)
-    updates = jax.tree.map(lambda d: -pace.learning_rate * d, direction)
-    stepped = network.project(optax.apply_updates(params, updates))
+    updates = jax.tree.map(lambda d: -schedule.learning_rate * d, direction)
+    stepped = network.clip_params(optax.apply_updates(params, updates))
     sound = jnp.isfinite(norm) & jnp.isfinite(metrics.loss)
     ratio = optax.tree.norm(updates) / jnp.maximum(optax.tree.norm(params), 1e-8)
     params, optimizer_state = jax.tree.map(
@@ -259,7 +261,7 @@ def update(
     network: Network,
     config: PPOConfig,
     optimizer: optax.GradientTransformation,
-    pace: Pace,
+    schedule: UpdateSchedule,
     params: Params,
     optimizer_state: Any,
     carries: Carry,
@@ -286,7 +288,7 @@ def update(
         before = jnp.maximum(part - arenas, 0)
         earlier = take_sequences(batch, before)
         start = jax.tree.map(lambda leaf: jnp.take(leaf, before, axis=0), flat)
-        anew = jax.lax.stop_gradient(network.remember(params, start, earlier.observation, earlier.reset))
+        anew = jax.lax.stop_gradient(network.final_carry(params, start, earlier.observation, earlier.reset))
         has_before = (part >= arenas)[:, None, None]
         return jax.tree.map(lambda new, old: jnp.where(has_before, new, old), anew, stored)
 
@@ -297,7 +299,7 @@ def update(
             network,
             config,
             optimizer,
-            pace,
+            schedule,
             params,
             state,
             first_memory(params, part),

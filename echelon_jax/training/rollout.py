@@ -43,7 +43,7 @@ class BatchEnv(Protocol):
         ...
 
 
-class Actors(flax.struct.PyTreeNode):
+class RunnerState(flax.struct.PyTreeNode):
     """What the learner's mechs and their opponents carry from one decision to the next, across rollouts."""
 
     env_state: EnvState
@@ -61,8 +61,8 @@ class Rollout(flax.struct.PyTreeNode):
     observation: Observation  # normalised
     reset: Bool[Array, "time arenas team"]
     alive: Bool[Array, "time arenas team"]  # at the decision
-    sample: Float32[Array, "time arenas team sample"]
-    log_density: Float32[Array, "time arenas team heads"]
+    raw_action: Float32[Array, "time arenas team raw"]
+    log_prob: Float32[Array, "time arenas team heads"]
     value: Float32[Array, "time arenas team"]  # in the critic's units
     reward: Float32[Array, "time arenas team"]  # the dead may be paid too
     terminated: Bool[Array, "time arenas team"]
@@ -73,11 +73,11 @@ class Rollout(flax.struct.PyTreeNode):
 
 def begin(
     env: BatchEnv, opponent: Agent, network: Network, env_params: EnvParams, arenas: int, key: Key[Array, ""]
-) -> Actors:
+) -> RunnerState:
     """Return actors at the first decision of fresh arenas."""
     env_state, step = env.reset_batch(env_params, jax.random.split(key, arenas))
     team = env.config.team_size
-    return Actors(
+    return RunnerState(
         env_state=env_state,
         observation=step.observation,
         carry=network.initial_carry(arenas, team),
@@ -98,46 +98,46 @@ def collect(
     opponent_params: AgentParams,
     params: Params,
     moments: Moments,
-    actors: Actors,
+    runner_state: RunnerState,
     key: Key[Array, ""],
     steps: int,
     chunks: int = 1,
-) -> tuple[Actors, Rollout, Carry, Float32[Array, "arenas team"], RolloutSums, Moments]:
+) -> tuple[RunnerState, Rollout, Carry, Float32[Array, "arenas team"], RolloutSums, Moments]:
     """Play `steps` decisions.
 
     Returns the actors after them, the rollout, the memory before each of its `chunks` equal parts ([chunks, arenas, team, lstm]),
     the value of the observation behind it (critic's units), the sums, and the moments of the raw observations of living learner
     mechs; `moments`, by which observations are normalised, stay as they are.
     """
-    arenas = actors.reset.shape[0]
+    arenas = runner_state.reset.shape[0]
 
-    def decide(state: tuple[Actors, RolloutSums, Moments], step_key: Array) -> tuple[Any, Rollout]:
-        actors, sums, seen = state
+    def decide(state: tuple[RunnerState, RolloutSums, Moments], step_key: Array) -> tuple[Any, Rollout]:
+        runner_state, sums, seen = state
         action_key, opponent_key, env_key = jax.random.split(step_key, 3)
 
         # The learner acts.
-        raw = learner_rows(actors.observation)
-        seen = merge(seen, batch_moments(features.own_of(raw), actors.alive))
+        raw = learner_rows(runner_state.observation)
+        seen = merge(seen, batch_moments(features.own_of(raw), runner_state.alive))
         observation = read(features, moments, clip, raw)
-        carry, distribution, value = network.apply(params, actors.carry, observation, actors.reset)
-        sample = distribution.sample(action_key)
+        carry, distribution, value = network.apply(params, runner_state.carry, observation, runner_state.reset)
+        raw_action = distribution.sample(action_key)
 
         # The opponent acts for everybody; only its own side is kept.
         opponent_state, theirs = opponent.act(
             env_params,
             opponent_params,
-            actors.opponent_state,
-            actors.env_state,
+            runner_state.opponent_state,
+            runner_state.env_state,
             jax.random.split(opponent_key, arenas),
         )
-        actions = all_rows(distribution.action(sample), opponent_rows(theirs))
+        actions = all_rows(distribution.action(raw_action), opponent_rows(theirs))
 
         # The world moves on; ended arenas start again.
-        env_state, step = env.step_batch(env_params, jax.random.split(env_key, arenas), actors.env_state, actions)
+        env_state, step = env.step_batch(env_params, jax.random.split(env_key, arenas), runner_state.env_state, actions)
         terminated, truncated = learner_rows(step.terminated), learner_rows(step.truncated)
-        alive = actors.alive
+        alive = runner_state.alive
         reward = learner_rows(step.reward)
-        total_return = actors.episode_return + jnp.where(alive, reward, 0.0).sum(-1)
+        total_return = runner_state.episode_return + jnp.where(alive, reward, 0.0).sum(-1)
 
         # Time ran out somewhere, which is rare: what was the last state worth, under the memory after the decision?
         def value_at_end() -> Float32[Array, "arenas team"]:
@@ -148,7 +148,7 @@ def collect(
         final_value = jax.lax.cond(cut.any(), value_at_end, lambda: jnp.zeros_like(value))
 
         over = step.episode_over
-        after = Actors(
+        after = RunnerState(
             env_state=env_state,
             observation=step.observation,
             carry=carry,
@@ -159,10 +159,10 @@ def collect(
         )
         out = Rollout(
             observation=observation,
-            reset=actors.reset,
+            reset=runner_state.reset,
             alive=alive,
-            sample=sample,
-            log_density=distribution.head_log_density(sample),
+            raw_action=raw_action,
+            log_prob=distribution.head_log_prob(raw_action),
             value=value,
             reward=reward,
             terminated=terminated,
@@ -172,15 +172,15 @@ def collect(
         )
         return (after, add_step(sums, step, alive, total_return), seen), out
 
-    def part(state: tuple[Actors, RolloutSums, Moments], keys: Array) -> tuple[Any, tuple[Carry, Rollout]]:
+    def part(state: tuple[RunnerState, RolloutSums, Moments], keys: Array) -> tuple[Any, tuple[Carry, Rollout]]:
         first = state[0].carry
         state, out = jax.lax.scan(decide, state, keys)
         return state, (first, out)
 
-    start = (actors, no_sums(), empty_moments(features.own_size))
+    start = (runner_state, no_sums(), empty_moments(features.own_size))
     keys = jax.random.split(key, steps).reshape(chunks, steps // chunks)
-    (actors, sums, seen), (carries, rollout) = jax.lax.scan(part, start, keys)
+    (runner_state, sums, seen), (carries, rollout) = jax.lax.scan(part, start, keys)
     rollout = jax.tree.map(lambda x: x.reshape(steps, *x.shape[2:]), rollout)
-    behind = read(features, moments, clip, learner_rows(actors.observation))
-    _, _, last_value = network.apply(params, actors.carry, behind, actors.reset)
-    return actors, rollout, carries, last_value, sums, seen
+    behind = read(features, moments, clip, learner_rows(runner_state.observation))
+    _, _, last_value = network.apply(params, runner_state.carry, behind, runner_state.reset)
+    return runner_state, rollout, carries, last_value, sums, seen

@@ -1,11 +1,11 @@
-"""Fused training: rollout, advantages and update as one compiled, donated program (design "Learning").
+"""Fused training: rollout, advantages and update as one compiled, donated program.
 
     train = make_train(AutoReset(Echelon(env_config)), train_config)
     state = train.init(jax.random.key(train_config.seed), env_params)
-    for _ in range(train_config.updates // train_config.updates_per_launch):
-        state, metrics = train.launch(state, env_params)      # the old state is consumed
+    for _ in range(train_config.updates // train_config.updates_per_call):
+        state, metrics = train.run_updates(state, env_params)      # the old state is consumed
 
-Nothing crosses to the host inside a launch; `env_params` (rule numbers, rewards, worlds) may change between launches.
+Nothing crosses to the host inside a call; `env_params` (rule numbers, rewards, worlds) may change between calls.
 """
 
 from __future__ import annotations
@@ -39,12 +39,12 @@ from echelon_jax.training import guard, ppo
 from echelon_jax.training.advantages import generalized_advantages
 from echelon_jax.training.config import TrainConfig
 from echelon_jax.training.metrics import Metrics
-from echelon_jax.training.rollout import Actors, BatchEnv, begin, collect
+from echelon_jax.training.rollout import BatchEnv, RunnerState, begin, collect
 
-_ROLLOUT = ("reward", "log_density", "value", "advantage", "target")  # what the guard looks at besides observations
+_ROLLOUT = ("reward", "log_prob", "value", "advantage", "target")  # what the guard looks at besides observations
 
 
-class Ramp(flax.struct.PyTreeNode):
+class LinearSchedule(flax.struct.PyTreeNode):
     """A linear schedule over updates, traced, so that changing it does not compile anew."""
 
     start: Float32[Array, ""]
@@ -59,7 +59,7 @@ class Ramp(flax.struct.PyTreeNode):
 
 def share_after_death(config: TrainConfig, update: Int32[Array, ""]) -> Float32[Array, ""]:
     """Return the share of its team's result after its own death that a mech answers for, before an update counted from 0."""
-    ramp = Ramp(jnp.float32(0.0), jnp.float32(config.after_death), jnp.float32(config.after_death_ramp))
+    ramp = LinearSchedule(jnp.float32(0.0), jnp.float32(config.after_death), jnp.float32(config.after_death_ramp))
     since = update - config.after_death_start
     return jnp.where(since >= 0, ramp.at(since), 0.0)
 
@@ -71,8 +71,8 @@ class TrainState(flax.struct.PyTreeNode):
     optimizer: Any
     observation_moments: Moments  # of a mech's own entries
     return_moments: Moments
-    actors: Actors
-    opponent_fire: Ramp
+    runner_state: RunnerState
+    opponent_fire: LinearSchedule
     key: Key[Array, ""]  # of the run; every draw is folded from it and the update number
     update: Int32[Array, ""]  # updates done
     guard: guard.GuardState
@@ -86,7 +86,7 @@ class Train:
         config, env_config: what it was made for.
         network, features: the policy and how it reads observations.
         init: (key, env_params) -> TrainState, compiled.
-        launch: (TrainState, env_params) -> (TrainState, Metrics stacked over `updates_per_launch`), compiled; consumes
+        run_updates: (TrainState, env_params) -> (TrainState, Metrics stacked over `updates_per_call`), compiled; consumes
             the state that it is given.
         update: one update without compiling or donating, for tests and for composing.
         guard_names: what the guard's findings are called.
@@ -97,7 +97,7 @@ class Train:
     network: Network
     features: Features
     init: Callable[[Key[Array, ""], EnvParams], TrainState]
-    launch: Callable[[TrainState, EnvParams], tuple[TrainState, Metrics]]
+    run_updates: Callable[[TrainState, EnvParams], tuple[TrainState, Metrics]]
     update: Callable[[TrainState, EnvParams], tuple[TrainState, Metrics]]
     guard_names: guard.Names
 
@@ -133,21 +133,21 @@ def make_train(env: BatchEnv, config: TrainConfig, opponent: Agent | None = None
             optimizer=optimizer.init(params),
             observation_moments=empty_moments(features.own_size),
             return_moments=empty_moments(),
-            actors=begin(env, agent, network, env_params, config.arenas, env_key),
-            opponent_fire=Ramp(*(jnp.asarray(x, jnp.float32) for x in ramp)),
+            runner_state=begin(env, agent, network, env_params, config.arenas, env_key),
+            opponent_fire=LinearSchedule(*(jnp.asarray(x, jnp.float32) for x in ramp)),
             key=run_key,
             update=jnp.zeros((), jnp.int32),
             guard=guard.begin(params, empty_moments(features.own_size), empty_moments()),
         )
 
-    def pace(update: Int32[Array, ""], lowered: Float32[Array, ""]) -> ppo.Pace:
+    def schedule(update: Int32[Array, ""], lowered: Float32[Array, ""]) -> ppo.UpdateSchedule:
         done = jnp.clip(update.astype(jnp.float32) / config.updates, 0.0, 1.0)
 
         def fall(start: float, share: float) -> Float32[Array, ""]:
             return jnp.float32(start) * (1.0 - (1.0 - share) * done)
 
         rate_end = config.learning_rate_end if config.anneal else 1.0
-        return ppo.Pace(
+        return ppo.UpdateSchedule(
             learning_rate=lowered * fall(config.learning_rate, rate_end),
             entropy_coefficient=fall(config.entropy_coefficient, config.entropy_end),
         )
@@ -160,22 +160,27 @@ def make_train(env: BatchEnv, config: TrainConfig, opponent: Agent | None = None
         """What the guard makes of an update."""
         if not config.guard:
             return learnt, state.guard, guard.all_well(state.guard)
-        alive, valued = batch.alive, batch.valued
-        numbers = (reward, batch.log_density, batch.value, batch.advantage, batch.target)
-        counts = (alive, alive[..., None], valued, alive, valued)
+        numbers = (reward, batch.log_prob, batch.value, batch.advantage, batch.target)
+        counts = (
+            batch.policy_mask,
+            batch.policy_mask[..., None],
+            batch.value_mask,
+            batch.policy_mask,
+            batch.value_mask,
+        )
         read = {k: jnp.where(m, x, 0.0) for k, x, m in zip(_ROLLOUT, numbers, counts, strict=True)}
-        verdict = guard.judge(
+        finding = guard.inspect_update(
             config.guard_config, state.guard, metrics, learnt.params, batch.observation, read, head_units
         )
         before = guard.Learner(state.params, state.optimizer, state.observation_moments, state.return_moments)
-        return guard.settle(config.guard_config, state.guard, verdict, before, learnt, optimizer.init(state.params))
+        return guard.settle(config.guard_config, state.guard, finding, before, learnt, optimizer.init(state.params))
 
     def update(state: TrainState, env_params: EnvParams) -> tuple[TrainState, Metrics]:
         rollout_key, update_key = jax.random.split(jax.random.fold_in(state.key, state.update))
         opponent_params = opponent_numbers.replace(fire_probability=state.opponent_fire.at(state.update))
 
         # Rollout; parameters and normaliser stay as they are throughout.
-        actors, rollout, carries, last_value, sums, seen = collect(
+        runner_state, rollout, carries, last_value, sums, seen = collect(
             env,
             agent,
             network,
@@ -185,7 +190,7 @@ def make_train(env: BatchEnv, config: TrainConfig, opponent: Agent | None = None
             opponent_params,
             state.params,
             state.observation_moments,
-            state.actors,
+            state.runner_state,
             rollout_key,
             config.rollout_steps,
             config.chunks,
@@ -196,31 +201,31 @@ def make_train(env: BatchEnv, config: TrainConfig, opponent: Agent | None = None
         ended = rollout.terminated | rollout.truncated if paid_at_time_up else rollout.terminated
         if through_death:
             ended = jnp.broadcast_to(rollout.over[..., None], ended.shape)
-        valued = jnp.ones_like(rollout.alive) if through_death else rollout.alive
+        value_mask = jnp.ones_like(rollout.alive) if through_death else rollout.alive
         died = rollout.alive & rollout.terminated & ~rollout.over[..., None]
-        passed_on = jnp.where(died, share_after_death(config, state.update), 1.0) if through_death else None
+        continuation = jnp.where(died, share_after_death(config, state.update), 1.0) if through_death else None
         advantage, returns = generalized_advantages(
             reward=rollout.reward,
             value=value,
             terminated=ended,
             truncated=jnp.zeros_like(rollout.truncated) if paid_at_time_up else rollout.truncated,
-            alive=valued,
+            alive=value_mask,
             final_value=to_reward_units(state.return_moments, rollout.final_value),
             last_value=to_reward_units(state.return_moments, last_value),
             gamma=config.gamma,
             lam=config.gae_lambda,
-            passed_on=passed_on,
+            continuation=continuation,
         )
 
         # The critic's units, then the update.
-        return_moments = merge(state.return_moments, batch_moments(returns, valued), config.return_memory)
+        return_moments = merge(state.return_moments, batch_moments(returns, value_mask), config.return_ema_decay)
         batch = ppo.Batch(
             observation=rollout.observation,
             reset=rollout.reset,
-            alive=rollout.alive,
-            valued=valued,
-            sample=rollout.sample,
-            log_density=rollout.log_density,
+            policy_mask=rollout.alive,
+            value_mask=value_mask,
+            raw_action=rollout.raw_action,
+            log_prob=rollout.log_prob,
             value=rollout.value,
             advantage=advantage,
             target=to_value_units(return_moments, returns),
@@ -229,7 +234,7 @@ def make_train(env: BatchEnv, config: TrainConfig, opponent: Agent | None = None
             network,
             config.ppo,
             optimizer,
-            pace(state.update, guard.rate(config.guard_config, state.guard)),
+            schedule(state.update, guard.rate(config.guard_config, state.guard)),
             state.params,
             state.optimizer,
             carries,
@@ -251,7 +256,9 @@ def make_train(env: BatchEnv, config: TrainConfig, opponent: Agent | None = None
             optimizer=learner.optimizer,
             observation_moments=learner.observation_moments,
             return_moments=learner.return_moments,
-            actors=actors.replace(carry=guard.finite_or_zero(actors.carry)) if config.guard else actors,
+            runner_state=runner_state.replace(carry=guard.finite_or_zero(runner_state.carry))
+            if config.guard
+            else runner_state,
             opponent_fire=state.opponent_fire,
             key=state.key,
             update=state.update + 1,
@@ -267,8 +274,8 @@ def make_train(env: BatchEnv, config: TrainConfig, opponent: Agent | None = None
         )
         return after, metrics
 
-    def launch(state: TrainState, env_params: EnvParams) -> tuple[TrainState, Metrics]:
-        return jax.lax.scan(lambda s, _: update(s, env_params), state, None, config.updates_per_launch)
+    def run_updates(state: TrainState, env_params: EnvParams) -> tuple[TrainState, Metrics]:
+        return jax.lax.scan(lambda s, _: update(s, env_params), state, None, config.updates_per_call)
 
     return Train(
         config=config,
@@ -276,7 +283,7 @@ def make_train(env: BatchEnv, config: TrainConfig, opponent: Agent | None = None
         network=network,
         features=features,
         init=jax.jit(init),
-        launch=jax.jit(launch, donate_argnums=0),
+        run_updates=jax.jit(run_updates, donate_argnums=0),
         update=update,
         guard_names=guard.names_of(
             jax.eval_shape(network.init, jax.random.key(0)),

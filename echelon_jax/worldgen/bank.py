@@ -35,8 +35,9 @@ class WorldArrays(NamedTuple):
         material: uint8 [W, Z*Y*X].
         hp: int16 [W, Z*Y*X].
         collides, opaque: uint32 [W, Y*X]; bit z is set where the voxel stops boxes, or sight.
-        occupancy: uint8 [W, Y*X], 1 where SOLID or SOLID_DEBRIS stands below the clearance (environment spec 2.8).
-        telemetry: uint8 [W, 256], the same at any height in 16 by 16 bins, row along y (environment spec 2.9).
+        occupancy: uint8 [W, Y*X], 1 where SOLID or SOLID_DEBRIS stands below the clearance
+            (docs/spec/environment.md 2.8).
+        telemetry: uint8 [W, 256], the same at any height in 16 by 16 bins, row along y (docs/spec/environment.md 2.9).
         zone: float32 [W, 3], centre x, y and radius.
         position: float32 [W, N, 3], spawn box centres.
         yaw: float32 [W, N], radians.

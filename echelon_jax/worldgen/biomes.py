@@ -1,7 +1,7 @@
-"""The sixteen biomes: each fills one quadrant of a map (worldgen spec 4.1 to 4.16).
+"""The sixteen biomes: each fills one quadrant of a map (docs/spec/worlds.md 4.1 to 4.16).
 
 A later write overwrites an earlier one and a biome may reach a little beyond its quadrant; both are part of the game,
-and so is the order of every draw. The oddities that follow are listed in the spec's section 12 (quirks 25 to 35).
+and so is the order of every draw. The oddities that follow are docs/spec/worlds.md G25 to G35.
 """
 
 from __future__ import annotations

@@ -1,4 +1,7 @@
-"""The tools every biome paints with: boxes, tubes, ramps and two ways to draw numbers (worldgen spec 1 and 4.0)."""
+"""The tools every biome paints with: boxes, tubes, ramps and two ways to draw numbers.
+
+Source: docs/spec/worlds.md 1 and 4.0.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +12,7 @@ import numpy as np
 
 from echelon_jax.rules.materials import AIR, SOLID
 
-RAMP_HEADROOM = 4  # levels of air above a ramp; fixed, whatever the configured clearance (quirk 20)
+RAMP_HEADROOM = 4  # levels of air above a ramp; fixed, whatever the configured clearance (G20)
 
 
 class Quadrant(NamedTuple):
@@ -84,7 +87,10 @@ class Brush:
         self.box(x, x + w, y, y + h, 0, top, material)
 
     def tube(self, start: tuple[int, int, int], end: tuple[int, int, int], radius: int) -> None:
-        """Dig a tunnel of cubes of half-width `radius` along the line between two (x, y, z) points (spec 4.0)."""
+        """Dig a tunnel of cubes of half-width `radius` along the line between two (x, y, z) points.
+
+        Source: docs/spec/worlds.md 4.0.
+        """
         steps = max(1, math.trunc(2 * math.dist(start, end)))
         t = np.arange(steps + 1) / steps
         cells = [np.trunc(a + (b - a) * t).astype(int).tolist() for a, b in zip(start, end)]
@@ -92,7 +98,7 @@ class Brush:
             self.box(x - radius, x + radius + 1, y - radius, y + radius + 1, z - radius, z + radius + 1, AIR)
 
     def ramp(self, start: tuple[int, int, int], end: tuple[int, int, int], width: int) -> None:
-        """Lay a one-voxel-thick sloping floor with headroom between two (x, y, z) points (spec 4.0)."""
+        """Lay a one-voxel-thick sloping floor with headroom between two (x, y, z) points (docs/spec/worlds.md 4.0)."""
         distance = math.hypot(end[0] - start[0], end[1] - start[1])
         if distance < 1e-6:
             return

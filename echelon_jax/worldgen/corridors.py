@@ -1,4 +1,4 @@
-"""Corridors: a square ring around the zone and two lanes per team from its spawn to the zone (worldgen spec 5.5).
+"""Corridors: a square ring around the zone and two lanes per team from its spawn to the zone (docs/spec/worlds.md 5.5).
 
 The main lanes guarantee that both teams reach the zone: every map is connected as soon as they are carved.
 """
@@ -14,7 +14,7 @@ import numpy as np
 from echelon_jax.rules.materials import AIR
 from echelon_jax.worldgen.zone import Zone
 
-LANE_HEIGHT = 5  # levels that a lane clears; higher obstacles become roofs (quirk 9)
+LANE_HEIGHT = 5  # levels that a lane clears; higher obstacles become roofs (G9)
 Point = tuple[float, float]
 
 
@@ -27,7 +27,7 @@ class Corridor(NamedTuple):
 
 
 def lane_width(size_x: int, size_y: int) -> int:
-    """Nominal width of every corridor: 4 at 40 and 60, 6 at 100; one cell more is cleared (quirk 10)."""
+    """Nominal width of every corridor: 4 at 40 and 60, 6 at 100; one cell more is cleared (G10)."""
     smaller = min(size_x, size_y)
     width = math.trunc(max(4, min(8, round(0.06 * smaller))))
     return min(width, max(2, smaller // 4))
@@ -42,7 +42,7 @@ def _mark_line(mask: np.ndarray, start: Point, end: Point, width: float, complet
     half = width / 2
     edges = np.floor([x - half, x + half + 1, y - half, y + half + 1]).astype(int)
     for x0, x1, y0, y1 in set(zip(*edges.tolist())):
-        # In the original a step that leaves the map on a low side clears nothing (quirk 8); high sides are clipped.
+        # In the original a step that leaves the map on a low side clears nothing (G8); high sides are clipped.
         if complete or (x0 >= 0 and y0 >= 0):
             mask[max(y0, 0) : y1, max(x0, 0) : x1] = True
 
@@ -81,7 +81,7 @@ def plan_corridors(
 
 
 def carve_corridors(material: np.ndarray, corridors: list[Corridor], complete: bool = False) -> None:
-    """Clear the lowest five levels of every corridor, in place; hit points stay as they were (quirk 16).
+    """Clear the lowest five levels of every corridor, in place; hit points stay as they were (G16).
 
     Args:
         material: uint8 [Z, Y, X].

@@ -1,4 +1,4 @@
-"""One world from one seed: layout, flip, spawns, zone, corridors, ground, mechs (worldgen spec 2)."""
+"""One world from one seed: layout, flip, spawns, zone, corridors, ground, mechs (docs/spec/worlds.md 2)."""
 
 from __future__ import annotations
 
@@ -33,12 +33,12 @@ class World(NamedTuple):
     Attributes:
         material: uint8 [Z, Y, X], material ids.
         hp: int16 [Z, Y, X], hit points; without `true_voxel_hp` out of step with `material` where the map was flipped or
-            carved (quirk 15, 16).
+            carved (G15, G16).
         zone: float64 [3], centre x, y and radius in voxels.
         position: float32 [N, 3], box centres in roster order.
         yaw: float64 [N], radians.
         seed: the episode seed.
-        meta: biome_layout (before the flip, quirk 17), generator, transform, spawn_corners, spawn_clear (edge of the
+        meta: biome_layout (before the flip, G17), generator, transform, spawn_corners, spawn_clear (edge of the
             square, or [x, y] edges with `terrain_on_small_maps`), capture_zone, corridors; plain Python values with
             the original's keys.
     """
@@ -86,7 +86,7 @@ def generate_world(config: EnvConfig, seed: int) -> World:
     flip_x, flip_y = transform in ("flip_x", "flip_xy"), transform in ("flip_y", "flip_xy")
     blue = mirror_corner(CORNERS[canonical], flip_x, flip_y)
     red = mirror_corner(CORNERS[3 - canonical], flip_x, flip_y)
-    # Materials are flipped, hit points are not (quirk 15).
+    # Materials are flipped, hit points are not (G15).
     material = np.ascontiguousarray(layout.voxels[:, :: -1 if flip_y else 1, :: -1 if flip_x else 1])
 
     area = spawn_area(config)

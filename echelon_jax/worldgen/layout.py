@@ -1,4 +1,4 @@
-"""The canonical layout: four different biomes in four quadrants around a random split point (worldgen spec 3)."""
+"""The canonical layout: four different biomes in four quadrants around a random split point (docs/spec/worlds.md 3)."""
 
 from __future__ import annotations
 

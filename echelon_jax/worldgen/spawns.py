@@ -1,4 +1,4 @@
-"""Spawn corners, the areas kept clear there, and where the mechs stand (worldgen spec 5.1, 5.2, 5.6)."""
+"""Spawn corners, the areas kept clear there, and where the mechs stand (docs/spec/worlds.md 5.1, 5.2, 5.6)."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def mirror_corner(corner: str, flip_x: bool, flip_y: bool) -> str:
 
 
 def spawn_clear_size(size_x: int, size_y: int, team_size: int, pitch: float = PITCH) -> int:
-    """Edge in voxels of the square that the original clears at each spawn corner (spec 5.2)."""
+    """Edge in voxels of the square that the original clears at each spawn corner (docs/spec/worlds.md 5.2)."""
     return square_clear(size_x, size_y, min(PACK_SIZE, team_size), math.ceil(team_size / PACK_SIZE), pitch)
 
 
@@ -53,7 +53,7 @@ def clear_spawns(material: np.ndarray, hp: np.ndarray, rectangles: list[Rectangl
 
 
 def spawn_anchor(corner: str, area: tuple[int, int], size_x: int, size_y: int) -> tuple[int, int]:
-    """The middle cell (x, y) of the spawn area at a corner, where lanes start (spec 5.5)."""
+    """The middle cell (x, y) of the spawn area at a corner, where lanes start (docs/spec/worlds.md 5.5)."""
     half_x, half_y = (max(1, edge // 2) for edge in area)
     return (
         half_x if corner[1] == "L" else size_x - 1 - half_x,
@@ -86,7 +86,7 @@ def place_mechs(
     size_x: int,
     size_y: int,
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Stand the mechs in formation, facing the zone, with a little jitter (simulation spec 4.4).
+    """Stand the mechs in formation, facing the zone, with a little jitter (docs/spec/rules.md 4.4).
 
     Args:
         rng: the episode's `variants` generator, after the corridors.

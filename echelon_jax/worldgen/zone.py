@@ -1,4 +1,4 @@
-"""The capture zone: where it lies, how large it is, and clearing it (worldgen spec 5.3 and 5.4).
+"""The capture zone: where it lies, how large it is, and clearing it (docs/spec/worlds.md 5.3 and 5.4).
 
 Two ways to place it: the original's, anywhere off the spawn areas, and the fair one, about as far from both teams.
 """
@@ -19,7 +19,7 @@ ATTEMPTS = 256
 ATTEMPTS_OFF_SPAWNS = 200  # the first so many candidates must not touch a spawn area
 PLAY = 1.0  # voxels that a bounded zone can move between two spawn areas without touching one
 MAX_PATH_RATIO = 1.2  # longer over shorter way to a fair zone
-DIAGONAL_STEP = 1.414  # what the navigation graph takes for the square root of two (spec 7)
+DIAGONAL_STEP = 1.414  # what the navigation graph takes for the square root of two (docs/spec/worlds.md 7)
 
 
 Rectangle = tuple[int, int, int, int]
@@ -107,10 +107,10 @@ def _touches(x: float, y: float, radius: float, area: Rectangle) -> bool:
 def path_lengths(ways: Ways, team: int, x: np.ndarray, y: np.ndarray) -> np.ndarray:
     """[3, K]: a team's way to each zone centre (x, y), measured in three ways, in voxels.
 
-    From its anchor in a straight line; from its anchor cell on the navigation grid (spec 7); and the mean of its mechs'
-    straight lines. No terrain enters: the main lane is a straight strip of free ground from anchor to centre, so that
-    the straight line can be walked, and the shortest grid path is that of the bare eight-neighbour metric, the longer
-    of the two cell offsets and 0.414 of the shorter.
+    From its anchor in a straight line; from its anchor cell on the navigation grid (docs/spec/worlds.md 7); and the
+    mean of its mechs' straight lines. No terrain enters: the main lane is a straight strip of free ground from anchor
+    to centre, so that the straight line can be walked, and the shortest grid path is that of the bare eight-neighbour
+    metric, the longer of the two cell offsets and 0.414 of the shorter.
     """
     cell_x, cell_y = ways.anchors[team]
     straight = np.hypot(x - (cell_x + 0.5), y - (cell_y + 0.5))
@@ -163,7 +163,7 @@ def _distance_to(x: np.ndarray, y: np.ndarray, area: Rectangle) -> np.ndarray:
 def clear_zone(material: np.ndarray, zone: Zone) -> None:
     """Empty every column whose middle is within the radius plus half a cell's diagonal; [Z, Y, X], in place.
 
-    Hit points stay as they were (quirk 16).
+    Hit points stay as they were (G16).
     """
     _, size_y, size_x = material.shape
     # The original compares float32 squares, so cells on the rim depend on that precision.

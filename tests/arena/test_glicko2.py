@@ -4,7 +4,7 @@ import math
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from echelon_jax.arena.glicko2 import (
@@ -73,7 +73,7 @@ def test_a_loss_that_was_certain_moves_little() -> None:
     assert of(after, 0) == pytest.approx((3985.0508, 51.0753, 0.0600134), abs=6e-5)
 
 
-@settings(deadline=None, max_examples=40)
+@settings(deadline=None, max_examples=40, suppress_health_check=[HealthCheck.too_slow])
 @given(st.data())
 def test_all_players_at_once_are_rated_as_one_by_one(data: st.DataObject) -> None:
     """Two phases: the oracle knows nothing but the ratings before the period."""

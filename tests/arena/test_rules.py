@@ -1,7 +1,7 @@
 """Promotion, demotion and retirement: one rule each."""
 
 import pytest
-from hypothesis import given
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from echelon_jax.arena.rules import ROLES, Rules, Standing, moves
@@ -48,9 +48,11 @@ def test_conservatism_decides_between_a_certain_and_an_uncertain_rating() -> Non
     assert changed(*standings, rules=Rules(commanders=2, conservatism=2.0)) == {}
 
 
+patient = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
 standing = st.tuples(st.sampled_from(ROLES), st.floats(500, 2500), st.floats(30, 350))
 
 
+@patient
 @given(st.lists(standing, max_size=12), st.integers(1, 4))
 def test_there_are_never_more_commanders_than_places_and_anchors_stay(standings: list, places: int) -> None:
     rules = Rules(commanders=places)
@@ -60,6 +62,7 @@ def test_there_are_never_more_commanders_than_places_and_anchors_stay(standings:
     assert all(new.get(i, s[0]) == s[0] for i, s in enumerate(standings) if s[0] in ("anchor", "retired"))
 
 
+@patient
 @given(st.lists(standing, max_size=12))
 def test_a_second_look_at_the_same_ratings_changes_nothing(standings: list) -> None:
     new = changed(*standings)

@@ -127,7 +127,7 @@ def test_a_run_is_resumed_with_its_own_configuration(tmp_path: Path) -> None:
 
 
 def test_a_reward_weight_of_the_configuration_is_what_the_game_pays() -> None:
-    env_config = EnvConfig.mended(reward="modern")
+    env_config = EnvConfig.revised(reward="modern")
     usual = reward_weights(TrainConfig(), env_config)
     changed = reward_weights(TrainConfig(reward_kill=0.125, reward_win=11.0), env_config)
     assert (float(changed.kill), float(changed.win)) == (0.125, 11.0)
@@ -138,7 +138,7 @@ def test_a_weight_that_the_reward_does_not_have_is_refused() -> None:
     with pytest.raises(ValueError, match="reward_win"):
         reward_weights(TrainConfig(reward_win=1.0), EnvConfig.original())
     with pytest.raises(ValueError, match="win"):  # farming would pay more
-        reward_weights(TrainConfig(reward_win=1.0), EnvConfig.mended(reward="modern"))
+        reward_weights(TrainConfig(reward_win=1.0), EnvConfig.revised(reward="modern"))
 
 
 @pytest.mark.parametrize("name", REWARD_WEIGHTS)

@@ -14,7 +14,7 @@ from helpers.small_runs import PARAMS, TRAIN
 from echelon_jax.cli.main import main
 from echelon_jax.runs import seeds
 from echelon_jax.runs.checkpoint import CheckpointError
-from echelon_jax.runs.seeds import SharedLaunch, seed_directories, shared_program
+from echelon_jax.runs.seeds import SharedCall, seed_directories, shared_program
 from echelon_jax.training.trainer import make_train
 
 
@@ -29,7 +29,7 @@ def leaves(tree: object) -> list[np.ndarray]:
 def test_a_learner_among_several_is_what_it_is_alone() -> None:
     trainer = make_train(FakeEnv(), TRAIN, CountingAgent())
     keys = [jax.random.key(seed) for seed in (0, 1)]
-    alone = [trainer.launch(trainer.init(key, PARAMS), PARAMS) for key in keys]
+    alone = [trainer.run_updates(trainer.init(key, PARAMS), PARAMS) for key in keys]
     together = shared_program(trainer, 2)(tuple(trainer.init(key, PARAMS) for key in keys), (PARAMS, PARAMS))
     for mine, shared in zip(alone, together, strict=True):
         for a, b in zip(leaves(mine), leaves(shared), strict=True):
@@ -43,7 +43,7 @@ def counting_program(trainer: object, count: int) -> object:
     return types.SimpleNamespace(lower=lambda *a: types.SimpleNamespace(compile=lambda: compiled))
 
 
-def play(shared: SharedLaunch, number: int, runner: types.SimpleNamespace, out: dict[int, object], fails: bool) -> None:
+def play(shared: SharedCall, number: int, runner: types.SimpleNamespace, out: dict[int, object], fails: bool) -> None:
     try:
         launch = shared.launcher(number)(object(), 0, None)  # type: ignore[arg-type]
         state = 0
@@ -61,7 +61,7 @@ def play(shared: SharedLaunch, number: int, runner: types.SimpleNamespace, out: 
 
 def run_threads(monkeypatch: pytest.MonkeyPatch, failing: int | None = None) -> dict[int, object]:
     monkeypatch.setattr(seeds, "shared_program", counting_program)
-    shared, out = SharedLaunch(3), {}
+    shared, out = SharedCall(3), {}
     for _ in range(3):
         runner = types.SimpleNamespace(stopped=False)
         runner.stop = lambda runner=runner: setattr(runner, "stopped", True)

@@ -70,7 +70,7 @@ def test_a_mech_never_seen_cannot_be_focused_in_partial_mode():
     made = Scenes(
         EnvConfig.original(size_x=60, size_y=60, observation_mode="partial", observation="modern", actions="modern"), 1
     )
-    made.state.recall.age[0, 0, 7] = 12
+    made.state.memory.age[0, 0, 7] = 12
     actions = made.actions()
     preferring(actions, 0, 3)
     preferring(actions, 1, 3)
@@ -159,7 +159,7 @@ def test_the_scripted_agent_focuses_its_nearest_enemy_where_it_is_known(played):
     enemy = (np.arange(10)[:, None] < 5) != (np.arange(10) < 5)
     gap = np.where(enemy & np.asarray(mechs.alive)[..., None, :], gap, np.inf)
     nearest = gap.argmin(-1)
-    known = np.take_along_axis(np.asarray(before.recall.age), nearest[..., None], -1)[..., 0] >= 0
+    known = np.take_along_axis(np.asarray(before.memory.age), nearest[..., None], -1)[..., 0] >= 0
     focus = np.asarray(after.sim.mechs.focus)
     ongoing = ~np.asarray(steps.episode_over[1:8])[..., None] & np.asarray(mechs.alive)
     chosen = (np.asarray(actions[1:8])[..., LAYOUT["target_preference"].slice].argmax(-1) > 0) & ongoing
@@ -169,8 +169,8 @@ def test_the_scripted_agent_focuses_its_nearest_enemy_where_it_is_known(played):
 
 def test_memory_ages_and_turns_are_those_of_the_last_decision(played):
     _, _, _, _, states, steps, _ = played
-    age, over = np.asarray(states.recall.age), np.asarray(steps.episode_over)
-    yaw, turn = np.asarray(states.sim.mechs.yaw), np.asarray(states.recall.turn)
+    age, over = np.asarray(states.memory.age), np.asarray(steps.episode_over)
+    yaw, turn = np.asarray(states.sim.mechs.yaw), np.asarray(states.memory.turn)
     for t in range(1, 12):
         for arena in np.flatnonzero(~over[t]):
             grown = (age[t, arena] == age[t - 1, arena] + 1) & (age[t - 1, arena] >= 0)
@@ -187,10 +187,10 @@ def test_a_reset_remembers_only_who_is_seen_at_the_start(played):
     assert over.any()
     t, arena = np.argwhere(over)[0]
     fresh = jax.tree.map(lambda leaf: leaf[t, arena][None], states)
-    world = int(np.flatnonzero(np.asarray(params.bank.seed) == int(fresh.place.seed[0]))[0])
+    world = int(np.flatnonzero(np.asarray(params.bank.seed) == int(fresh.arena_map.seed[0]))[0])
     known = np.asarray(params.bank.known[world])
-    assert np.array_equal(fresh.recall.age[0], np.where(known, 0, -1)) and known[0, 1]
-    assert not np.asarray(fresh.recall.turn).any()
+    assert np.array_equal(fresh.memory.age[0], np.where(known, 0, -1)) and known[0, 1]
+    assert not np.asarray(fresh.memory.turn).any()
     assert np.array_equal(steps.observation[t, arena], params.bank.observation[world])
     assert not np.array_equal(steps.observation[t, arena], steps.final_observation[t, arena])
 
@@ -219,6 +219,6 @@ def test_observation_and_actions_can_be_chosen_apart(parts):
     config = EnvConfig.original(size_x=60, size_y=60, **parts)
     made = Scenes(config, 1)
     state = made.ready()
-    seen, recall = jax.eval_shape(lambda state: look(config, made.rules, state), state)
+    seen, memory = jax.eval_shape(lambda state: look(config, made.rules, state), state)
     assert seen.observation.shape == (1, 10, config.observation_size)
-    assert (recall is None) == (config.observation == "original")
+    assert (memory is None) == (config.observation == "original")

@@ -68,14 +68,14 @@ def fill_at_random(made: Scenes, rng: np.random.Generator) -> None:
     shots.velocity[:] = rng.normal(0, 20, shots.velocity.shape)
     smoke.life[:] = rng.integers(0, 200, smoke.life.shape) * (rng.random(smoke.life.shape) < 0.1)
     smoke.position[:] = rng.uniform(5, 50, smoke.position.shape) * [1, 1, 0.1]
-    state.place.zone[:] = np.stack([*rng.uniform(15, 45, (2, count)), rng.uniform(4, 11, count)], -1)
+    state.arena_map.zone[:] = np.stack([*rng.uniform(15, 45, (2, count)), rng.uniform(4, 11, count)], -1)
     state.messages[:] = rng.uniform(-1, 1, state.messages.shape)
     state.score[:] = rng.uniform(0, 40, state.score.shape)
     state.sim.tick[:] = rng.integers(0, 1200, count)
-    state.recall.turn[:] = rng.uniform(-1, 1, (count, n))
-    if state.recall.age is not None:
-        state.recall.age[:] = rng.integers(-1, 60, (count, n, n))
-        state.recall.place[:] = rng.uniform(2, 58, (count, n, n, 3)) * [1, 1, 0.1]
+    state.memory.turn[:] = rng.uniform(-1, 1, (count, n))
+    if state.memory.age is not None:
+        state.memory.age[:] = rng.integers(-1, 60, (count, n, n))
+        state.memory.last_seen[:] = rng.uniform(2, 58, (count, n, n, 3)) * [1, 1, 0.1]
 
 
 # ---- Worlds turned, mirrored and exchanged: plain numpy on the state ----
@@ -84,7 +84,13 @@ def fill_at_random(made: Scenes, rng: np.random.Generator) -> None:
 def vectors_of(state):
     """(points, vectors) of a state: arrays whose last axis starts with x and y."""
     sim = state.sim
-    points = [sim.mechs.position, sim.projectiles.position, sim.smoke.position, state.place.zone, state.recall.place]
+    points = [
+        sim.mechs.position,
+        sim.projectiles.position,
+        sim.smoke.position,
+        state.arena_map.zone,
+        state.memory.last_seen,
+    ]
     return points, [sim.mechs.velocity, sim.projectiles.velocity, sim.tally.damage_direction]
 
 
@@ -105,7 +111,7 @@ def reflect(made: Scenes, arena: int) -> None:
     for array, edge in [*((p, EDGE) for p in points), *((v, 0) for v in vectors)]:
         array[arena, ..., 1] = edge - array[arena, ..., 1]
     made.state.sim.mechs.yaw[arena] *= -1
-    made.state.recall.turn[arena] *= -1
+    made.state.memory.turn[arena] *= -1
     made.voxels[arena] = made.voxels[arena][:, ::-1].copy()
 
 
@@ -119,9 +125,9 @@ def exchange(made: Scenes, arena: int) -> None:
     for tree in (state.sim.mechs, state.sim.tally, state.sim.projectiles, state.sim.smoke):
         for leaf in jax.tree.leaves(tree):
             swap(leaf)
-    for array in (state.messages, state.score, state.score_carry, state.recall.turn):
+    for array in (state.messages, state.score, state.score_carry, state.memory.turn):
         swap(array)
-    for array in (state.recall.age, state.recall.place):
+    for array in (state.memory.age, state.memory.last_seen):
         swap(array)
         swap(array, 1)
     for array in (state.sim.mechs.focus, state.sim.mechs.last_painter, state.sim.projectiles.target):
@@ -152,9 +158,9 @@ def worlds():
     ):
         leaf[6 * BASE :] = scene
     state = made.ready()
-    seen, recall = sees(PARTIAL, made.rules, state)
+    seen, memory = sees(PARTIAL, made.rules, state)
     observation = np.asarray(seen.observation)
-    return state, recall, observation[: 6 * BASE].reshape(6, BASE, 10, -1), observation[6 * BASE :], seen
+    return state, memory, observation[: 6 * BASE].reshape(6, BASE, 10, -1), observation[6 * BASE :], seen
 
 
 def hand_made(made: Scenes) -> None:
@@ -169,8 +175,8 @@ def hand_made(made: Scenes) -> None:
         made.put(arena, "red_1", 25.3, 30.2, heat=10.0)
         made.box(arena, range(20, 21), range(60), range(20))
     viewer, other = made.mech("blue_0"), made.mech("red_1")
-    made.state.recall.age[REMEMBERED, viewer, other] = 4
-    made.state.recall.place[REMEMBERED, viewer, other] = (18.3, 36.2, 2.0)
+    made.state.memory.age[REMEMBERED, viewer, other] = 4
+    made.state.memory.last_seen[REMEMBERED, viewer, other] = (18.3, 36.2, 2.0)
     made.put(FACED, "blue_0", 30.3, 20.2, yaw=0.05)
     made.put(FACED, "red_1", 30.3, 26.2, yaw=-np.pi / 2)  # faces it
     made.put(FACED, "red_2", 36.3, 20.2, yaw=0.0)  # is faced by it
@@ -220,7 +226,7 @@ def test_every_odd_and_paired_entry_is_put_to_the_test(worlds):
     source, sign = mirror(PARTIAL)
     moved = np.abs(sign * seen[AS_IS][..., source] - seen[AS_IS]).reshape(-1, LAYOUT.size).max(0)
     for entry in LAYOUT:
-        assert (moved[entry.slice].max() > 1e-3) == (entry.parity != "even"), entry.name
+        assert (moved[entry.slice].max() > 1e-3) == (entry.mirroring != "even"), entry.name
 
 
 def test_exchanged_teams_see_what_the_others_saw(worlds):
@@ -271,10 +277,10 @@ def test_a_broken_velocity_is_zeroed_and_counted(worlds):
 
 
 def test_observing_again_with_the_returned_memory_changes_nothing(worlds):
-    state, recall, _, _, seen = worlds
-    again, later = sees(PARTIAL, Scenes(PARTIAL, 1).rules, state.replace(recall=recall))
+    state, memory, _, _, seen = worlds
+    again, later = sees(PARTIAL, Scenes(PARTIAL, 1).rules, state.replace(memory=memory))
     assert np.array_equal(again.observation, seen.observation)
-    assert np.array_equal(later.age, recall.age) and np.array_equal(later.place, recall.place)
+    assert np.array_equal(later.age, memory.age) and np.array_equal(later.last_seen, memory.last_seen)
 
 
 def test_the_dead_see_nothing_and_leave_an_empty_slot(worlds):

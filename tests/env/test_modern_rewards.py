@@ -12,7 +12,7 @@ from helpers.env_scenes import Scenes
 from echelon_jax.config import EnvConfig
 from echelon_jax.env.actions import decide
 from echelon_jax.env.environment import Echelon
-from echelon_jax.env.episode import BLUE_WINS, DRAW, ELIMINATION, RED_WINS, Verdict, Zone
+from echelon_jax.env.episode import BLUE_WINS, DRAW, ELIMINATION, RED_WINS, Outcome, Zone
 from echelon_jax.env.modern.rewards import (
     check_gamma,
     check_result,
@@ -160,7 +160,7 @@ def test_jax_pays_random_steps_like_the_reference(step):
             arena, components = by_reference(case.state, case.actions, case.noise)
             mechs, tally = arena.battle.mechs, row_of(state.sim.tally, b)
             if not np.allclose(state.sim.mechs.hp[b], [m.hp for m in mechs], atol=1e-2):
-                continue  # a hit fell on the other side of an edge: the physics' own tests judge that
+                continue  # a hit fell on the other side of an edge: the physics' own tests episode_outcome that
             agreeing += 1
             np.testing.assert_allclose(result.info.reward_components[b], components, atol=1e-4, err_msg=str(start + b))
             for i, name in enumerate(("effective_damage", "friendly_effective_damage", "kill_assists")):
@@ -198,7 +198,7 @@ def pay(
         modern_rewards(config) if weights is None else weights,
         empty_tally(config, 1) if tally is None else tally,
         zone,
-        Verdict(jnp.asarray([reason]), jnp.asarray([winner])),
+        Outcome(jnp.asarray([reason]), jnp.asarray([winner])),
         jnp.asarray(alive)[None],
         jnp.asarray(alive)[None],
         *(jnp.asarray(spread[k], jnp.float32)[None] for k in ("distance_before", "distance_after")),
@@ -260,13 +260,13 @@ def test_the_shaping_of_a_game_is_what_its_first_state_decides():
     deaths = rng.integers(3, 40, CONFIG.num_mechs)  # some live on to the end
     total, gamma = np.zeros(CONFIG.num_mechs), float(weights.gamma)
     radius, alive = jnp.full(1, 5.0), jnp.ones((1, CONFIG.num_mechs), bool)
-    verdicts = [Verdict(jnp.asarray([reason]), jnp.asarray([DRAW])) for reason in (0, ELIMINATION)]
+    outcomes = [Outcome(jnp.asarray([reason]), jnp.asarray([DRAW])) for reason in (0, ELIMINATION)]
     zone = Zone(~alive, jnp.zeros((1, 2)), jnp.zeros((1, 2)), jnp.zeros(1, bool))
     tally = empty_tally(CONFIG, 1)
     for t in range(20):
         was, now = jnp.asarray(deaths > t)[None], jnp.asarray(deaths > t + 1)[None]
         ends = jnp.asarray(way[t])[None], jnp.asarray(way[t + 1])[None]
-        got = rewards(CONFIG, weights, tally, zone, verdicts[t == 19], was, now, *ends, radius)
+        got = rewards(CONFIG, weights, tally, zone, outcomes[t == 19], was, now, *ends, radius)
         total += gamma**t * np.asarray(got.components[0, :, APPROACH], np.float64)
     first = potential(CONFIG, weights, jnp.asarray(way[0])[None], radius, alive)[0]
     np.testing.assert_allclose(total, -np.asarray(first), atol=1e-5)

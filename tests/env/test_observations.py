@@ -1,4 +1,4 @@
-"""Observations: the worked numbers of environment spec Appendix A, recorded episodes, and rules as properties."""
+"""Observations: worked numbers (docs/spec/environment.md Appendix A), recorded episodes, and rules as properties."""
 
 from functools import partial
 
@@ -187,7 +187,7 @@ RADAR, BEHIND, HOT, HOTTER, OWN_PAINT, OTHER_PAINT, JAMMER, SMOKED, JAMMED = ran
 
 @pytest.fixture(scope="module")
 def hidden():
-    """Scenes of Appendix A4 in partial mode, with two packs a team so that another pack can paint."""
+    """Scenes of docs/spec/environment.md A4, with two packs a team so that another pack can paint."""
     config = EnvConfig.original(size_x=60, size_y=60, observation_mode="partial", num_packs=2)
     made = Scenes(config, 9)
     for arena in range(9):
@@ -252,7 +252,7 @@ def test_sensor_quality_has_the_worked_numbers():
 
 
 def slots_by_hand(viewer, visible, team, key, distance, hostile_only):
-    """The slot rule of spec 2.5 as a person would follow it: fill place by place."""
+    """The slot rule of docs/spec/environment.md 2.5 as a person would follow it: fill place by place."""
 
     def ranked(friendly):
         group = [o for o in range(len(team)) if visible[o] and (team[o] == team[viewer]) == friendly]

@@ -18,8 +18,8 @@ from echelon_jax.env.episode import (
     TIME_UP,
     ZONE_CONTROL,
     add_score,
+    episode_outcome,
     flags,
-    judge,
     tonnage_margin,
     zone_distance,
     zone_tick,
@@ -66,7 +66,7 @@ def test_a_contested_zone_pays_a_floor_and_the_margin():
     made.put(4, "red_0", 30, 30, alive=False)
     made.put(4, "red_3", 30, 33, z=19.0)  # any altitude counts
     state = made.ready()
-    zone = zone_tick(made.rules, state.sim.mechs, state.place)
+    zone = zone_tick(made.rules, state.sim.mechs, state.arena_map)
     assert np.allclose(zone.tick, [[0, 0], [1, 0], [0.484375, 0.25], [0.25, 0.25], [0, 1]])
     assert np.allclose(tonnage_margin(zone.tonnage), [0, 1, 0.3125, 0, -1])
     assert np.asarray(zone.contested).tolist() == [False, False, True, True, False]
@@ -94,21 +94,21 @@ def test_holding_the_zone_alone_wins_in_the_originals_step(dt, substeps, steps):
     for step in range(1, steps + 1):
         score, carry = add(score, carry, jnp.array([[1.0, 0.0]]))
         if step >= steps - 1:
-            reason = int(judge(config, mechs, score, carry, count).reason[0])
+            reason = int(episode_outcome(config, mechs, score, carry, count).reason[0])
             assert reason == (ZONE_CONTROL if step == steps else RUNNING)
 
 
 def ended(score=(0.0, 0.0), step=10, dead=(), hp=None):
-    """Verdict and flags of one arena."""
+    """Outcome and flags of one arena."""
     made = Scenes(CONFIG, 1)
     for name in dead:
         made.change(0, name, alive=False)
     for name, value in (hp or {}).items():
         made.change(0, name, hp=value)
     mechs = made.ready().sim.mechs
-    verdict = judge(CONFIG, mechs, jnp.array([score], jnp.float32), jnp.zeros((1, 2)), jnp.array([step]))
-    terminated, truncated = flags(mechs.alive, verdict.reason)
-    return int(verdict.reason[0]), int(verdict.winner[0]), np.asarray(terminated[0]), np.asarray(truncated[0])
+    outcome = episode_outcome(CONFIG, mechs, jnp.array([score], jnp.float32), jnp.zeros((1, 2)), jnp.array([step]))
+    terminated, truncated = flags(mechs.alive, outcome.reason)
+    return int(outcome.reason[0]), int(outcome.winner[0]), np.asarray(terminated[0]), np.asarray(truncated[0])
 
 
 BLUE, RED = [f"blue_{i}" for i in range(5)], [f"red_{i}" for i in range(5)]
@@ -178,7 +178,7 @@ def test_recorded_rewards_flags_and_statistics_are_reproduced(data, name):
     ts = (list(range(1, steps + 1)) + [steps] * ROWS)[:ROWS]  # one width for all files; the padding is cut off again
     before, after = env_states(episode, [t - 1 for t in ts]), env_states(episode, ts)
     mechs, tally = after.sim.mechs, tallies(episode, after.sim.tally, ts)
-    zone = zone_tick(rules, mechs, after.place)
+    zone = zone_tick(rules, mechs, after.arena_map)
     score, carry = add_score(config, before.score, before.score_carry, zone.tick)
     earned = rewards(
         config,
@@ -187,17 +187,17 @@ def test_recorded_rewards_flags_and_statistics_are_reproduced(data, name):
         zone,
         before.sim.mechs.alive,
         mechs.alive,
-        zone_distance(before.place, before.sim.mechs.position),
-        zone_distance(after.place, mechs.position),
+        zone_distance(before.arena_map, before.sim.mechs.position),
+        zone_distance(after.arena_map, mechs.position),
     )
-    verdict = judge(config, mechs, score, carry, after.step_count)
-    terminated, truncated = flags(mechs.alive, verdict.reason)
+    outcome = episode_outcome(config, mechs, score, carry, after.step_count)
+    terminated, truncated = flags(mechs.alive, outcome.reason)
     none = jnp.zeros_like(mechs.alive)
     counted = step_statistics(tally, before, mechs.fallen > 0, mechs.leg_hp <= 0, shutdown(rules, mechs), none, none)
     cut = jax.tree.map(
-        lambda leaf: np.asarray(leaf)[:steps], (earned, score + carry, terminated, truncated, verdict, counted)
+        lambda leaf: np.asarray(leaf)[:steps], (earned, score + carry, terminated, truncated, outcome, counted)
     )
-    earned, total, terminated, truncated, verdict, counted = cut
+    earned, total, terminated, truncated, outcome, counted = cut
     recorded = episode.data
     assert np.allclose(earned.total, recorded["rewards"], atol=1e-5, rtol=1e-6)
     assert np.allclose(earned.components, recorded["reward_components"], atol=1e-5, rtol=1e-6)
@@ -205,10 +205,10 @@ def test_recorded_rewards_flags_and_statistics_are_reproduced(data, name):
     assert np.array_equal(terminated, recorded["terminated"])
     assert np.array_equal(truncated, recorded["truncated"] & ~recorded["terminated"])
     outcome = episode.meta["outcome"]
-    assert (verdict.reason[:-1] == RUNNING).all()
-    assert REASONS[int(verdict.reason[-1])] == (outcome["reason"] if outcome else "running")
+    assert (outcome.reason[:-1] == RUNNING).all()
+    assert REASONS[int(outcome.reason[-1])] == (outcome["reason"] if outcome else "running")
     if outcome:
-        assert WINNERS[int(verdict.winner[-1])] == outcome["winner"]
+        assert WINNERS[int(outcome.winner[-1])] == outcome["winner"]
     for i, statistic in enumerate(STATISTICS):
         for j, team in enumerate(("blue", "red")):
             assert counted.sum(0)[i, j] == pytest.approx(episode.meta["episode_stats"][f"{statistic}_{team}"], rel=1e-4)

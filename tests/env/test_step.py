@@ -1,4 +1,7 @@
-"""Whole decision steps: the worked rewards of environment spec 3.4, finished arenas, single arenas, automatic resets."""
+"""Whole decision steps: worked rewards, finished arenas, single arenas, automatic resets.
+
+Source: docs/spec/environment.md 3.4.
+"""
 
 import jax
 import jax.numpy as jnp
@@ -218,10 +221,10 @@ def test_an_episode_that_ends_is_followed_by_a_new_one(small, monkeypatch):
     assert np.asarray(result.episode_over).tolist() == [False, True, False]
     assert result.truncated[1].all() and int(result.info.step_count[1]) == 4
     # The ended arena holds a world of the bank, and shows it; what it last saw is kept.
-    world = np.flatnonzero(np.asarray(params.bank.seed) == int(new.place.seed[1]))[0]
+    world = np.flatnonzero(np.asarray(params.bank.seed) == int(new.arena_map.seed[1]))[0]
     for name in ("material", "hp", "collides", "opaque"):
         assert np.array_equal(getattr(new.sim.grid, name)[1], getattr(params.bank, name)[world]), name
-    assert np.array_equal(new.place.occupancy[1], params.bank.occupancy[world])
+    assert np.array_equal(new.arena_map.occupancy[1], params.bank.occupancy[world])
     assert np.array_equal(new.sim.mechs.position[1], params.bank.position[world])
     assert np.array_equal(new.contact_slots[1], params.bank.contact_slots[world])
     assert np.array_equal(result.observation[1], params.bank.observation[world])
@@ -231,7 +234,7 @@ def test_an_episode_that_ends_is_followed_by_a_new_one(small, monkeypatch):
     walked = state.sim.mechs.position[0, :, 0] + actions[0, :, 0]
     assert np.allclose(new.sim.mechs.position[0, :, 0], walked)
     assert np.array_equal(result.observation[0], result.final_observation[0])
-    assert np.asarray(new.place.seed)[[0, 2]].tolist() == np.asarray(state.place.seed)[[0, 2]].tolist()
+    assert np.asarray(new.arena_map.seed)[[0, 2]].tolist() == np.asarray(state.arena_map.seed)[[0, 2]].tolist()
 
 
 def test_rows_are_written_only_where_asked():
@@ -249,7 +252,7 @@ def test_a_reset_begins_in_the_world_it_names_with_the_view_of_its_state(small):
     env, params = small
     keys = jax.random.split(jax.random.key(0), 4)
     state, step = env.reset_batch(params, keys, jnp.array([2, 0, 3, 1]))
-    assert np.asarray(state.place.seed).tolist() == [2, 0, 3, 1]
+    assert np.asarray(state.arena_map.seed).tolist() == [2, 0, 3, 1]
     seen = jax.jit(observe, static_argnums=0)(env.config, params.rules, state)
     assert np.allclose(seen.observation, step.observation, atol=1e-6)
     assert np.array_equal(seen.contact_slots, state.contact_slots)
@@ -259,7 +262,7 @@ def test_a_reset_begins_in_the_world_it_names_with_the_view_of_its_state(small):
 def test_one_arena_has_the_interface_of_the_batch_without_its_axis(small):
     env, params = small
     state, step = env.reset(params, jax.random.key(0), 2)
-    assert step.observation.shape == (10, 589) and int(state.place.seed) == 2 and state.sim.tick.shape == ()
+    assert step.observation.shape == (10, 589) and int(state.arena_map.seed) == 2 and state.sim.tick.shape == ()
     shapes = jax.eval_shape(env.step, params, jax.random.key(1), state, jnp.zeros((10, 26)))
     assert shapes[1].observation.shape == (10, 589) and shapes[1].episode_over.shape == ()
     assert jax.tree.map(jnp.shape, state) == jax.tree.map(lambda leaf: leaf.shape, shapes[0])

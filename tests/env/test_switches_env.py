@@ -1,4 +1,4 @@
-"""The mended rules of the environment layer: each fails when its switch is inverted, in JAX and in the plain reference."""
+"""The revised rules of the environment layer: each fails when its switch is inverted, in JAX and in the plain reference."""
 
 import jax
 import jax.numpy as jnp
@@ -7,7 +7,7 @@ import pytest
 
 from echelon_jax.config import EnvConfig
 from echelon_jax.env.environment import Echelon
-from echelon_jax.env.episode import BLUE_WINS, DRAW, RED_WINS, judge, zone_distance, zone_presence, zone_tick
+from echelon_jax.env.episode import BLUE_WINS, DRAW, RED_WINS, episode_outcome, zone_distance, zone_presence, zone_tick
 from echelon_jax.env.original.rewards import original_rewards, rewards
 from echelon_jax.env.state import REWARD_COMPONENTS
 from echelon_jax.reference.environment import ReferenceEnv
@@ -30,7 +30,7 @@ def start():
 def in_the_zone(state, mech, above=0.0):
     """The mechs of the state with one of them moved into the zone, its feet `above` the ground."""
     mechs = state.sim.mechs
-    x, y = state.place.zone[:, 0], state.place.zone[:, 1]
+    x, y = state.arena_map.zone[:, 0], state.arena_map.zone[:, 1]
     z = mechs.position[:, mech, 2] + above
     return mechs.replace(position=mechs.position.at[:, mech].set(jnp.stack([x, y, z], -1)))
 
@@ -39,16 +39,16 @@ def in_the_zone(state, mech, above=0.0):
 def test_a_mech_holds_the_zone_from_near_its_ground_only(start, above, holds):
     rules, state = start
     mechs = in_the_zone(state, SCOUT, above)
-    assert zone_presence(rules, mechs, state.place, grounded=False)[0][:, SCOUT].all()
-    assert (zone_presence(rules, mechs, state.place, grounded=True)[0][:, SCOUT] == holds).all()
+    assert zone_presence(rules, mechs, state.arena_map, grounded=False)[0][:, SCOUT].all()
+    assert (zone_presence(rules, mechs, state.arena_map, grounded=True)[0][:, SCOUT] == holds).all()
 
 
 def test_a_shut_down_mech_does_not_hold_the_zone_where_it_must_be_powered(start):
     rules, state = start
     mechs = in_the_zone(state, HEAVY)
     mechs = mechs.replace(heat=mechs.heat.at[:, HEAVY].set(rules.heat_cap[HEAVY] + 1))
-    assert zone_tick(rules, mechs, state.place, grounded=False).tick[0].tolist() == [1.0, 0.0]
-    assert zone_tick(rules, mechs, state.place, grounded=True).tick[0].tolist() == [0.0, 0.0]
+    assert zone_tick(rules, mechs, state.arena_map, grounded=False).tick[0].tolist() == [1.0, 0.0]
+    assert zone_tick(rules, mechs, state.arena_map, grounded=True).tick[0].tolist() == [0.0, 0.0]
 
 
 @pytest.mark.parametrize(("hurt", "winner"), [(ENEMY, BLUE_WINS), (HEAVY, RED_WINS), (None, DRAW)])
@@ -59,9 +59,9 @@ def test_an_equal_score_at_the_target_is_decided_by_hit_points_then_a_draw(start
         mechs = mechs.replace(hp=mechs.hp.at[:, hurt].add(-10.0))
     score = jnp.full((3, 2), CONFIG.score_to_win)
     count = jnp.full(3, 5, jnp.int32)
-    mended = EnvConfig.original(size_x=40, size_y=40, tie_is_draw=True)
-    assert (judge(CONFIG, mechs, score, jnp.zeros((3, 2)), count).winner == RED_WINS).all()
-    assert (judge(mended, mechs, score, jnp.zeros((3, 2)), count).winner == winner).all()
+    revised = EnvConfig.original(size_x=40, size_y=40, tie_is_draw=True)
+    assert (episode_outcome(CONFIG, mechs, score, jnp.zeros((3, 2)), count).winner == RED_WINS).all()
+    assert (episode_outcome(revised, mechs, score, jnp.zeros((3, 2)), count).winner == winner).all()
 
 
 def test_a_higher_score_at_the_target_wins_under_both_rules(start):
@@ -69,8 +69,8 @@ def test_a_higher_score_at_the_target_wins_under_both_rules(start):
     score = jnp.asarray([[30.5, 30.25]] * 3)
     for tie_is_draw in (False, True):
         config = EnvConfig.original(size_x=40, size_y=40, tie_is_draw=tie_is_draw)
-        verdict = judge(config, state.sim.mechs, score, jnp.zeros((3, 2)), jnp.full(3, 5, jnp.int32))
-        assert (verdict.winner == BLUE_WINS).all()
+        outcome = episode_outcome(config, state.sim.mechs, score, jnp.zeros((3, 2)), jnp.full(3, 5, jnp.int32))
+        assert (outcome.winner == BLUE_WINS).all()
 
 
 def test_hurting_ones_own_side_is_charged(start):
@@ -82,10 +82,10 @@ def test_hurting_ones_own_side_is_charged(start):
         friendly_kills=tally.friendly_kills.at[:, HEAVY].set(1),
     )
     paid = tally.replace(dealt_damage=tally.dealt_damage.at[:, HEAVY].set(25.0), kills=tally.kills.at[:, HEAVY].set(1))
-    alive, distance = state.sim.mechs.alive, zone_distance(state.place, state.sim.mechs.position)
-    zone = zone_tick(rules, state.sim.mechs, state.place)
-    mended = EnvConfig.original(size_x=40, size_y=40, own_team_counts_against=True)
-    for config, counts, sign in ((CONFIG, paid, 1), (mended, tally, -1)):
+    alive, distance = state.sim.mechs.alive, zone_distance(state.arena_map, state.sim.mechs.position)
+    zone = zone_tick(rules, state.sim.mechs, state.arena_map)
+    revised = EnvConfig.original(size_x=40, size_y=40, own_team_counts_against=True)
+    for config, counts, sign in ((CONFIG, paid, 1), (revised, tally, -1)):
         got = rewards(config, original_rewards(), counts, zone, alive, alive, distance, distance).components
         np.testing.assert_allclose(got[:, HEAVY, DAMAGE], sign * 1.25, rtol=1e-6)
         np.testing.assert_allclose(got[:, HEAVY, KILL], sign * 10.0)
@@ -110,5 +110,5 @@ def test_the_reference_calls_an_equal_score_at_the_target(tie_is_draw, winner):
     env = ReferenceEnv(EnvConfig.original(size_x=40, size_y=40, tie_is_draw=tie_is_draw))
     env.reset(3)
     env.arena.scores[:] = [30.0, 30.0]
-    env.arena.judge()
+    env.arena.episode_outcome()
     assert env.arena.outcome["winner"] == winner

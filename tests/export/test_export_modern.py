@@ -38,9 +38,9 @@ def worst_by_head(policy, module, seen, done, alive, seed=0):
     made = torch_steps(module, seen, done)
     heads = [torch.from_numpy(made[name]) for name in module.head_outputs]
     heads[2] = heads[2] > 0.5
-    sample = module.choose(heads, False, torch.Generator().manual_seed(seed)).numpy()
-    got = by_head(policy, torch_steps(module, seen, done, sample))
-    return differences(by_head(policy, jax_steps(policy, seen, done, sample)), got, alive)
+    raw_action = module.choose(heads, False, torch.Generator().manual_seed(seed)).numpy()
+    got = by_head(policy, torch_steps(module, seen, done, raw_action))
+    return differences(by_head(policy, jax_steps(policy, seen, done, raw_action)), got, alive)
 
 
 # -- Parity -----------------------------------------------------------------------------------------------------------------
@@ -140,7 +140,7 @@ def test_what_is_legal_is_what_jax_says(game):
     if config.observation == "modern":  # at the very limits too
         for i, entry in enumerate(e for e in layout if e.name.endswith("_cooldown") and e.name.startswith("self/")):
             rows[10 * i : 10 * i + 10, entry.offset] = np.linspace(0.0, 0.3, 10)
-    expected = np.asarray(heads.legal(jnp.asarray(rows)))
+    expected = np.asarray(heads.action_mask(jnp.asarray(rows)))
     assert 0 < expected.mean() < 1
     found = torch_module(random_modern(0, config, 2, 2)).legality(torch.from_numpy(rows)).numpy()
     assert np.array_equal(found, expected)
@@ -170,9 +170,9 @@ def test_a_sample_makes_the_action_of_jax(decided):
     policy, module, _, heads = decided
     theirs = factored_of(policy.network, dict(zip(module.head_outputs, (h.numpy() for h in heads), strict=True)))
     for seed in range(3):
-        sample = np.array(theirs.sample(jax.random.key(seed)))
-        action = module.action_of(torch.from_numpy(sample)).numpy()
-        expected = np.asarray(theirs.action(sample))
+        raw_action = np.array(theirs.sample(jax.random.key(seed)))
+        action = module.action_of(torch.from_numpy(raw_action)).numpy()
+        expected = np.asarray(theirs.action(raw_action))
         assert action.shape[-1] == policy.env_config.action_size
         assert np.allclose(action, expected, atol=1e-6)
         assert np.array_equal(np.sign(action), np.sign(expected))
@@ -182,16 +182,16 @@ def test_a_deterministic_choice_is_that_of_jax(decided):
     policy, module, rows, heads = decided
     theirs = factored_of(policy.network, dict(zip(module.head_outputs, (h.numpy() for h in heads), strict=True)))
     acted = module.act(torch.from_numpy(rows), deterministic=True)
-    assert np.array_equal(acted.sample.numpy(), np.asarray(theirs.mode()))
-    assert torch.equal(acted.action, module.action_of(acted.sample))
+    assert np.array_equal(acted.raw_action.numpy(), np.asarray(theirs.mode()))
+    assert torch.equal(acted.action, module.action_of(acted.raw_action))
 
 
 def test_nothing_illegal_is_drawn(decided):
     policy, module, rows, heads = decided
     acted = module.act(torch.from_numpy(rows), generator=torch.Generator().manual_seed(0))
-    legal, sample = heads[2].numpy(), acted.sample.numpy()
+    action_mask, raw_action = heads[2].numpy(), acted.raw_action.numpy()
     for head in policy.network.heads.table:
-        may, drawn = legal[..., head.legal], sample[..., head.sample]
+        may, drawn = action_mask[..., head.action_mask], raw_action[..., head.raw_action]
         if head.kind == "categorical":
             assert np.take_along_axis(may, drawn.astype(int), -1).all(), head.name
             assert len(np.unique(drawn)) > 1, head.name
@@ -204,16 +204,18 @@ def test_draws_have_the_probabilities_of_the_heads(decided):
     row = int((heads[2].float().sum(-1)).flatten().argmax())  # where most is legal
     one = [head.reshape(-1, head.shape[-1])[row].expand(20_000, -1) for head in heads]
     drawn = module.choose(one, False, torch.Generator().manual_seed(1))
-    for head, (output, log_std, legal) in zip(policy.network.heads.table, module.parts(one).values(), strict=True):
-        x, output, legal = drawn[:, head.sample], output[0], legal[0]
+    for head, (output, log_std, action_mask) in zip(
+        policy.network.heads.table, module.parts(one).values(), strict=True
+    ):
+        x, output, action_mask = drawn[:, head.raw_action], output[0], action_mask[0]
         if head.kind == "gaussian":
-            standard = ((x - output) / log_std.exp())[:, legal]
+            standard = ((x - output) / log_std.exp())[:, action_mask]
             assert standard.mean(0).abs().max() < 0.04 and (standard.std(0) - 1).abs().max() < 0.04
         elif head.kind == "bernoulli":
-            assert torch.allclose(x.mean(0)[legal], torch.sigmoid(output)[legal], atol=0.02)
+            assert torch.allclose(x.mean(0)[action_mask], torch.sigmoid(output)[action_mask], atol=0.02)
         else:
             share = torch.stack([(x[:, 0] == i).float().mean() for i in range(head.size)])
-            expected = torch.softmax(torch.where(legal, output, -torch.inf), -1)
+            expected = torch.softmax(torch.where(action_mask, output, -torch.inf), -1)
             assert torch.allclose(share, expected, atol=0.02), head.name
 
 

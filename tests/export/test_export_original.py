@@ -1,4 +1,4 @@
-"""The original's checkpoint file (learning spec 2.2, 2.5, 3): what we write, what we read, what we refuse."""
+"""The original's checkpoint file (docs/spec/learner.md 2.2, 2.5, 3): what we write, what we read, what we refuse."""
 
 import copy
 from collections import OrderedDict
@@ -28,7 +28,7 @@ from echelon_jax.runs.checkpoint import Policy
 
 torch.set_num_threads(1)
 
-# The tables of the spec, 2.2 and 3.
+# The tables of docs/spec/learner.md 2.2, 3.
 MODEL_STATE = {
     "actor_logstd": (26,),
     "encoder.0.weight": (128, 589),
@@ -76,7 +76,7 @@ ENV_CFG = {
 
 
 class OriginalNetworkInTorch(torch.nn.Module):
-    """The layers of spec 2.1 with torch's own LSTM: an independent reading of the table."""
+    """The layers of docs/spec/learner.md 2.1 with torch's own LSTM: an independent reading of the table."""
 
     def __init__(self):
         super().__init__()
@@ -237,8 +237,8 @@ def test_a_spread_can_be_asked_for_and_is_recorded(policy, tmp_path):
 
 def test_rules_that_the_original_lacks_come_back_and_interfaces_that_it_lacks_are_refused(policy, tmp_path):
     config = EnvConfig.original(fair_order=True, reward="modern")
-    mended = Policy(*[*list(vars(policy).values())[:4], config, 1, {}])
-    assert import_original(write_original(mended, tmp_path / "a.pt")).policy.env_config == config
+    revised = Policy(*[*list(vars(policy).values())[:4], config, 1, {}])
+    assert import_original(write_original(revised, tmp_path / "a.pt")).policy.env_config == config
     for name in ("observation", "actions"):
         other = Policy(*[*list(vars(policy).values())[:4], EnvConfig.original(**{name: "modern"}), 1, {}])
         with pytest.raises(ExportError, match=f"knows only its own {name}"):

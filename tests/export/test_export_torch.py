@@ -1,4 +1,7 @@
-"""The torch module of the `original` network (learning spec 2, B.2): the JAX network's numbers; whole files or none."""
+"""The torch module of the `original` network: the JAX network's numbers; whole files or none.
+
+Source: docs/spec/learner.md 2, B.2.
+"""
 
 import ast
 import hashlib
@@ -48,8 +51,10 @@ def test_whole_episodes_agree_in_float32(rows):
     policy = random_policy(1)
     seen, done = real_sequence(rows)
     assert done[1:].any() and not done[1:].all(1).all()
-    sample = np.random.default_rng(0).normal(size=(*done.shape, 26)).astype(np.float32)
-    worst = differences(jax_steps(policy, seen, done, sample), torch_steps(torch_module(policy), seen, done, sample))
+    raw_action = np.random.default_rng(0).normal(size=(*done.shape, 26)).astype(np.float32)
+    worst = differences(
+        jax_steps(policy, seen, done, raw_action), torch_steps(torch_module(policy), seen, done, raw_action)
+    )
     assert set(worst) == {"mean", "log_std", "value", "h", "c", "log_prob"}
     assert max(worst.values()) <= 1e-5, worst
 
@@ -58,13 +63,13 @@ def test_whole_episodes_agree_in_float32(rows):
 def test_whole_episodes_agree_in_float64(rows):
     seen, done = real_sequence(rows)
     seen = seen.astype(np.float64)
-    sample = np.random.default_rng(0).normal(size=(*done.shape, 26))
+    raw_action = np.random.default_rng(0).normal(size=(*done.shape, 26))
     with jax.enable_x64(True):
         policy = wide(random_policy(2))
-        expected = jax_steps(policy, seen, done, sample)
+        expected = jax_steps(policy, seen, done, raw_action)
         module = double_module(policy)
     assert expected["log_prob"].dtype == np.float64
-    worst = differences(expected, torch_steps(module, seen, done, sample))
+    worst = differences(expected, torch_steps(module, seen, done, raw_action))
     assert max(worst.values()) <= 1e-9, worst
 
 
@@ -73,8 +78,10 @@ def test_whole_episodes_agree_in_float64(rows):
 def test_random_networks_agree(seed, hidden, lstm, clip):
     policy = random_policy(seed, hidden, lstm, TINY, actions=5, observation_clip=clip)
     seen, done = tiny_sequence(3, 12, seed)
-    sample = np.random.default_rng(seed).normal(size=(12, 3, 5)).astype(np.float32)
-    worst = differences(jax_steps(policy, seen, done, sample), torch_steps(torch_module(policy), seen, done, sample))
+    raw_action = np.random.default_rng(seed).normal(size=(12, 3, 5)).astype(np.float32)
+    worst = differences(
+        jax_steps(policy, seen, done, raw_action), torch_steps(torch_module(policy), seen, done, raw_action)
+    )
     assert max(worst.values()) <= 1e-5, worst
 
 
@@ -163,9 +170,9 @@ def test_samples_have_the_mean_and_spread_of_the_heads(tiny):
     seen = torch.from_numpy(np.repeat(tiny_sequence(1, 1, 0)[0][0], 20_000, 0))
     acted = tiny.act(seen, generator=torch.Generator().manual_seed(0))
     mean, log_std = tiny(seen[:1], *tiny.initial_state(1), torch.zeros(1))[:2]
-    standard = ((acted.sample - mean) / log_std.exp()).detach()
+    standard = ((acted.raw_action - mean) / log_std.exp()).detach()
     assert abs(standard.mean(0)).max() < 0.03 and abs(standard.std(0) - 1).max() < 0.03
-    assert torch.equal(acted.action, torch.tanh(acted.sample))
+    assert torch.equal(acted.action, torch.tanh(acted.raw_action))
 
 
 def test_a_generator_makes_play_repeatable(tiny):

@@ -6,12 +6,13 @@ import pytest
 
 pytest.importorskip("torch")
 
+from helpers.export_policies import random_modern, random_policy
+
 from echelon_jax.export.torch_files import write_torch
 from echelon_jax.export.torch_import import import_torch
 from echelon_jax.export.weights import ExportError, normaliser_of
 from echelon_jax.policies.distributions import LOG_STD_RANGE
 from echelon_jax.runs.checkpoint import Policy
-from helpers.export_policies import random_modern, random_policy
 
 
 @pytest.mark.parametrize("make", [random_policy, random_modern, lambda: random_modern(3, class_networks=True)])

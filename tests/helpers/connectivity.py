@@ -1,4 +1,4 @@
-"""Can both teams walk to the zone? A flood fill over the ground, for tests only (worldgen spec 5.5 and 7).
+"""Can both teams walk to the zone? A flood fill over the ground, for tests only (docs/spec/worlds.md 5.5 and 7).
 
 The original answers this with a navigation graph at every reset and digs where the answer is no. Carved lanes make it
 yes on every map, so nothing here is on the path of a training run.

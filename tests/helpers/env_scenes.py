@@ -82,15 +82,15 @@ class Scenes:
 
     def ready(self):
         """The batch of states, with column words and maps of the voxels."""
-        grid, place = self.state.sim.grid, self.state.place
+        grid, arena_map = self.state.sim.grid, self.state.arena_map
         for arena, voxels in enumerate(self.voxels):
             solid = (voxels == SOLID) | (voxels == SOLID_DEBRIS)
             grid.material[arena] = voxels.reshape(-1)
             grid.hp[arena] = np.where(solid, 100, 0).reshape(-1)
             grid.collides[arena] = column_words(COLLIDES[voxels])
             grid.opaque[arena] = column_words(OPAQUE[voxels])
-            place.occupancy[arena] = solid[: self.config.clearance_z].any(0).reshape(-1)
-            place.telemetry[arena] = telemetry_map(solid.any(0))
+            arena_map.occupancy[arena] = solid[: self.config.clearance_z].any(0).reshape(-1)
+            arena_map.telemetry[arena] = telemetry_map(solid.any(0))
         return jax.tree.map(jnp.asarray, self.state)
 
     def actions(self) -> np.ndarray:

@@ -23,12 +23,12 @@ CONFIG = EnvConfig.original(comm_dim=0)
 @flax.struct.dataclass
 class FakeParams:
     death_rate: jax.Array
-    verdict_rate: jax.Array
+    decided_rate: jax.Array
     reward_scale: jax.Array
 
 
-def fake_params(death_rate=0.0, verdict_rate=0.0, reward_scale=1.0):
-    return FakeParams(*(jnp.asarray(x, jnp.float32) for x in (death_rate, verdict_rate, reward_scale)))
+def fake_params(death_rate=0.0, decided_rate=0.0, reward_scale=1.0):
+    return FakeParams(*(jnp.asarray(x, jnp.float32) for x in (death_rate, decided_rate, reward_scale)))
 
 
 @flax.struct.dataclass
@@ -102,13 +102,13 @@ class FakeEnv:
         team = self.config.team_size
         three = jax.vmap(lambda key: jax.random.split(key, 3))(keys)
         death = jax.vmap(lambda key: jax.random.uniform(key, (2 * team,)))(three[:, 0]) < params.death_rate
-        verdict = jax.vmap(lambda key: jax.random.uniform(key))(three[:, 1]) < params.verdict_rate
+        outcome = jax.vmap(lambda key: jax.random.uniform(key))(three[:, 1]) < params.decided_rate
         reward = jnp.where(state.alive, actions[..., 0] * state.sign * params.reward_scale, 0.0)
         alive = state.alive & ~death
         gain = jnp.stack([reward[:, :team].mean(-1), reward[:, team:].mean(-1)], -1)
         state = state.replace(step_count=state.step_count + 1, alive=alive, score=state.score + jnp.maximum(gain, 0.0))
         blue, red = alive[:, :team].any(-1), alive[:, team:].any(-1)
-        decided = verdict | ~blue | ~red
+        decided = outcome | ~blue | ~red
         time_up = ~decided & (state.step_count >= MAX_STEPS)
         over = decided | time_up
         terminated = ~alive | decided[:, None]

@@ -7,7 +7,7 @@ TRAIN = TrainConfig(
     arenas=16,
     rollout_steps=16,
     updates=80,
-    updates_per_launch=4,
+    updates_per_call=4,
     epochs=4,
     minibatches=2,
     learning_rate=3e-3,
@@ -19,4 +19,4 @@ TRAIN = TrainConfig(
     fire_end=0.8,
     fire_ramp=6,
 )
-PARAMS = fake_params(death_rate=0.02, verdict_rate=0.02)
+PARAMS = fake_params(death_rate=0.02, decided_rate=0.02)

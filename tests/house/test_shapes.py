@@ -25,8 +25,8 @@ from echelon_jax.worldgen.bank import generate_worlds
 PACKAGES = ("sim", "env", "env.original", "env.modern", "agents", "policies", "training")
 GAMES = {
     "original": EnvConfig.original(size_x=40, size_y=40),
-    "mended": EnvConfig(size_x=40, size_y=40),
-    "mended, partial": EnvConfig(size_x=40, size_y=40, observation_mode="partial"),
+    "revised": EnvConfig(size_x=40, size_y=40),
+    "revised, partial": EnvConfig(size_x=40, size_y=40, observation_mode="partial"),
 }
 
 

@@ -97,10 +97,10 @@ def test_bit_z_of_a_column_word_tells_about_the_voxel_at_level_z(word, table, ep
 def test_maps_are_those_of_the_recorded_observations(episode, everything):
     config, seen = episode.config, episode.data["obs"][0]
     layout = 246 + 5 * config.comm_dim
-    np.testing.assert_array_equal(seen[:, layout : layout + 256], np.tile(everything.place.telemetry[0], (10, 1)))
+    np.testing.assert_array_equal(seen[:, layout : layout + 256], np.tile(everything.arena_map.telemetry[0], (10, 1)))
     # The middle of the local map is the mech's own column.
     x, y = np.trunc(episode.data["pos"][0, :, :2]).astype(int).T
-    own = np.asarray(everything.place.occupancy[0]).reshape(config.size_y, config.size_x)[y, x]
+    own = np.asarray(everything.arena_map.occupancy[0]).reshape(config.size_y, config.size_x)[y, x]
     np.testing.assert_array_equal(seen[:, 125 + 5 * config.comm_dim + 60], own)
 
 

@@ -1,4 +1,4 @@
-"""The squashed Gaussian (learning spec 2.4, T7, T8)."""
+"""The squashed Gaussian (docs/spec/learner.md 2.4, T7, T8)."""
 
 import jax
 import jax.numpy as jnp
@@ -30,14 +30,18 @@ def test_log_prob_is_the_density_of_the_action():
 
     density = (cdf(action + width / 2) - cdf(action - width / 2)) / width
     d = SquashedGaussian(jnp.asarray([mean]), jnp.log(jnp.asarray([std])))
-    assert float(d.log_prob(jnp.asarray([np.arctanh(action)], jnp.float32))) == pytest.approx(np.log(density), abs=1e-4)
+    assert float(d.action_log_prob(jnp.asarray([np.arctanh(action)], jnp.float32))) == pytest.approx(
+        np.log(density), abs=1e-4
+    )
 
 
 def test_log_density_differs_from_log_prob_by_a_term_of_the_sample_alone():
     u = jnp.asarray([0.5, -1.0, 3.0])
     a = SquashedGaussian(jnp.asarray([0.1, 0.2, 0.3]), jnp.zeros(3))
     b = SquashedGaussian(jnp.asarray([1.0, -1.0, 2.0]), jnp.full(3, -0.5))
-    assert float(a.log_prob(u) - b.log_prob(u)) == pytest.approx(float(a.log_density(u) - b.log_density(u)), abs=1e-5)
+    assert float(a.action_log_prob(u) - b.action_log_prob(u)) == pytest.approx(
+        float(a.log_prob(u) - b.log_prob(u)), abs=1e-5
+    )
 
 
 def test_from_action_inverts_tanh_inside_the_clamp_only():
@@ -45,7 +49,7 @@ def test_from_action_inverts_tanh_inside_the_clamp_only():
     assert np.allclose(from_action(jnp.tanh(u)), u, atol=2e-3)
     largest = float(from_action(jnp.asarray([1.0]))[0])
     assert largest == pytest.approx(np.arctanh(1 - SQUASH_EPSILON), abs=0.02)
-    assert largest == pytest.approx(7.2477, abs=1e-3)  # learning spec 2.4
+    assert largest == pytest.approx(7.2477, abs=1e-3)  # docs/spec/learner.md 2.4
 
 
 def test_entropy_estimate_averages_to_the_entropy_by_quadrature():

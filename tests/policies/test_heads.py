@@ -1,4 +1,4 @@
-"""Factored action heads: what is legal, what a sample means, and the distribution over samples."""
+"""Factored action heads: what is legal, what a raw action means, and the distribution over samples."""
 
 import itertools
 import math
@@ -34,35 +34,37 @@ def observation_of(config, mech_class, **entries):
 
 def legal_of(config, mech_class, head, **entries):
     heads = heads_of(config)
-    return np.asarray(heads.legal(observation_of(config, mech_class, **entries)))[heads[head].legal].tolist()
+    return np.asarray(heads.action_mask(observation_of(config, mech_class, **entries)))[
+        heads[head].action_mask
+    ].tolist()
 
 
 def random_legal_samples(config, count, seed=0):
     """Random samples that are legal under random legality rows (the first choice is always legal), and those rows."""
     heads, rng = heads_of(config), np.random.default_rng(seed)
-    legal = rng.random((count, heads.legal_size)) < 0.6
-    sample = np.zeros((count, heads.sample_size), np.float32)
+    action_mask = rng.random((count, heads.mask_size)) < 0.6
+    raw_action = np.zeros((count, heads.raw_action_size), np.float32)
     for head in heads.table:
-        rows = legal[:, head.legal]
+        rows = action_mask[:, head.action_mask]
         if head.kind == GAUSSIAN:
-            sample[:, head.sample] = np.where(rows, rng.normal(size=rows.shape), 0.0)
+            raw_action[:, head.raw_action] = np.where(rows, rng.normal(size=rows.shape), 0.0)
         elif head.kind == BERNOULLI:
-            sample[:, head.sample] = rows & (rng.random(rows.shape) < 0.5)
+            raw_action[:, head.raw_action] = rows & (rng.random(rows.shape) < 0.5)
         else:
-            legal[:, head.legal.start] = True
-            scores = np.where(legal[:, head.legal], rng.random(rows.shape), -1.0)
-            sample[:, head.sample] = scores.argmax(-1)[:, None]
-    return sample, legal
+            action_mask[:, head.action_mask.start] = True
+            scores = np.where(action_mask[:, head.action_mask], rng.random(rows.shape), -1.0)
+            raw_action[:, head.raw_action] = scores.argmax(-1)[:, None]
+    return raw_action, action_mask
 
 
-def random_distribution(config, count, seed=0, legal=None):
+def random_distribution(config, count, seed=0, action_mask=None):
     heads, rng = heads_of(config), np.random.default_rng(seed + 1)
     outputs, log_stds = {}, {}
     for head in heads.table:
         outputs[head.name] = jnp.asarray(rng.normal(size=(count, head.size)) * 1.5, jnp.float32)
         if head.kind == GAUSSIAN:
             log_stds[head.name] = jnp.asarray(rng.uniform(-2, 0.5, (count, head.size)), jnp.float32)
-    return Factored(heads, outputs, log_stds, jnp.asarray(legal))
+    return Factored(heads, outputs, log_stds, jnp.asarray(action_mask))
 
 
 # -- Legality --------------------------------------------------------------------------------------------------------------
@@ -99,14 +101,14 @@ def test_a_weapon_that_cannot_cool_within_the_decision_is_not_legal():
 def test_smoke_and_missiles_wait_for_their_one_tube():
     names = heads_of(MODERN).triggers
     for entry in ("self__missile_cooldown", "self__smoke_cooldown"):
-        legal = legal_of(MODERN, HEAVY, "trigger", **{entry: 1.0})
-        assert not legal[names.index("secondary")] and not legal[names.index("special")]
-        assert legal[names.index("primary")]
+        action_mask = legal_of(MODERN, HEAVY, "trigger", **{entry: 1.0})
+        assert not action_mask[names.index("secondary")] and not action_mask[names.index("special")]
+        assert action_mask[names.index("primary")]
 
 
 def test_a_mech_that_is_shut_down_can_only_vent():
-    legal = legal_of(MODERN, HEAVY, "trigger", self__shutdown=1.0)
-    assert [name for name, yes in zip(heads_of(MODERN).triggers, legal) if yes] == ["vent"]
+    action_mask = legal_of(MODERN, HEAVY, "trigger", self__shutdown=1.0)
+    assert [name for name, yes in zip(heads_of(MODERN).triggers, action_mask) if yes] == ["vent"]
 
 
 def test_a_target_is_a_known_hostile_or_none():
@@ -123,8 +125,8 @@ def test_a_friendly_contact_is_no_target():
     row[layout["contact_0/relation"].offset] = 1.0  # friendly
     row[layout["contact_1/relation"].offset + 1] = 1.0  # hostile
     heads = heads_of(ORIGINAL)
-    legal = np.asarray(heads.legal(jnp.asarray(row)))[heads["target"].legal]
-    assert legal.tolist() == [True, False, True, False, False, False]
+    action_mask = np.asarray(heads.action_mask(jnp.asarray(row)))[heads["target"].action_mask]
+    assert action_mask.tolist() == [True, False, True, False, False, False]
 
 
 # -- Samples and actions -----------------------------------------------------------------------------------------------------
@@ -134,28 +136,28 @@ def test_a_friendly_contact_is_no_target():
 def test_an_action_leads_back_to_its_sample(game):
     config = GAMES[game]
     heads = heads_of(config)
-    sample, _ = random_legal_samples(config, 200)
+    raw_action, _ = random_legal_samples(config, 200)
     scout = np.arange(200) % 2 == 0
     if (
         config.actions == "original"
     ):  # a scout has no weapon on the trigger that is its EWAR switch, nobody else has EWAR
-        place = heads["trigger"].sample.start + heads.triggers.index("secondary")
-        sample[scout, place] = 0.0
-    sample[~scout, heads["ewar"].sample] = 0.0
-    action = heads.to_action(jnp.asarray(sample))
+        place = heads["trigger"].raw_action.start + heads.triggers.index("secondary")
+        raw_action[scout, place] = 0.0
+    raw_action[~scout, heads["ewar"].raw_action] = 0.0
+    action = heads.to_action(jnp.asarray(raw_action))
     assert action.shape == (200, config.action_size) and float(jnp.abs(action).max()) <= 1.0
     back = heads.from_action(action, jnp.asarray(scout))
-    assert np.allclose(back, sample, atol=2e-3)
+    assert np.allclose(back, raw_action, atol=2e-3)
 
 
 def test_an_action_says_what_was_chosen():
     heads, layout = heads_of(MODERN), action_layout(MODERN)
-    sample = np.zeros(heads.sample_size, np.float32)
-    sample[heads["throttle"].sample] = [0.5, -0.5, 0.0, 2.0]
-    sample[heads["trigger"].sample.start + heads.triggers.index("vent")] = 1.0
-    sample[heads["target"].sample] = 3
-    sample[heads["ewar"].sample] = 2
-    action = np.asarray(heads.to_action(jnp.asarray(sample)))
+    raw_action = np.zeros(heads.raw_action_size, np.float32)
+    raw_action[heads["throttle"].raw_action] = [0.5, -0.5, 0.0, 2.0]
+    raw_action[heads["trigger"].raw_action.start + heads.triggers.index("vent")] = 1.0
+    raw_action[heads["target"].raw_action] = 3
+    raw_action[heads["ewar"].raw_action] = 2
+    action = np.asarray(heads.to_action(jnp.asarray(raw_action)))
     assert np.allclose(action[:4], np.tanh([0.5, -0.5, 0.0, 2.0]))
     assert [action[layout[name].offset] > 0 for name in heads.triggers] == [False, True, False, False, False]
     assert action[layout["target_preference"].slice].argmax() == 3
@@ -169,12 +171,12 @@ def test_an_action_says_what_was_chosen():
 def test_samples_are_legal_and_so_is_the_mode(game):
     config = GAMES[game]
     heads = heads_of(config)
-    _, legal = random_legal_samples(config, 300, seed=3)
-    distribution = random_distribution(config, 300, legal=legal)
-    for sample in (distribution.sample(jax.random.key(0)), distribution.mode()):
-        sample = np.asarray(sample)
+    _, action_mask = random_legal_samples(config, 300, seed=3)
+    distribution = random_distribution(config, 300, action_mask=action_mask)
+    for raw_action in (distribution.sample(jax.random.key(0)), distribution.mode()):
+        raw_action = np.asarray(raw_action)
         for head in heads.table:
-            part, rows = sample[:, head.sample], legal[:, head.legal]
+            part, rows = raw_action[:, head.raw_action], action_mask[:, head.action_mask]
             if head.kind == CATEGORICAL:
                 assert rows[np.arange(300), part[:, 0].astype(int)].all()
             else:
@@ -182,13 +184,16 @@ def test_samples_are_legal_and_so_is_the_mode(game):
 
 
 def test_densities_are_those_of_the_textbook():
-    sample, legal = random_legal_samples(MODERN, 50, seed=5)
-    distribution = random_distribution(MODERN, 50, seed=5, legal=legal)
-    found = np.asarray(distribution.head_log_density(jnp.asarray(sample)))
+    raw_action, action_mask = random_legal_samples(MODERN, 50, seed=5)
+    distribution = random_distribution(MODERN, 50, seed=5, action_mask=action_mask)
+    found = np.asarray(distribution.head_log_prob(jnp.asarray(raw_action)))
     for i, head in enumerate(heads_of(MODERN).table):
         for row in range(50):
-            output, yes = np.asarray(distribution.outputs[head.name][row], np.float64), legal[row, head.legal]
-            x = sample[row, head.sample].astype(np.float64)
+            output, yes = (
+                np.asarray(distribution.outputs[head.name][row], np.float64),
+                action_mask[row, head.action_mask],
+            )
+            x = raw_action[row, head.raw_action].astype(np.float64)
             if head.kind == GAUSSIAN:
                 s = np.exp(np.asarray(distribution.log_stds[head.name][row], np.float64))
                 each = -0.5 * ((x - output) / s) ** 2 - np.log(s * math.sqrt(2 * math.pi))
@@ -203,29 +208,29 @@ def test_densities_are_those_of_the_textbook():
 
 
 def test_the_triggers_probabilities_add_up_to_one():
-    _, legal = random_legal_samples(MODERN, 1, seed=7)
+    _, action_mask = random_legal_samples(MODERN, 1, seed=7)
     heads = heads_of(MODERN)
-    distribution = random_distribution(MODERN, 1, seed=7, legal=legal)
+    distribution = random_distribution(MODERN, 1, seed=7, action_mask=action_mask)
     head = heads["trigger"]
     total = 0.0
-    free = [i for i in range(head.size) if legal[0, head.legal.start + i]]
+    free = [i for i in range(head.size) if action_mask[0, head.action_mask.start + i]]
     for bits in itertools.product((0.0, 1.0), repeat=len(free)):
-        sample = np.zeros((1, heads.sample_size), np.float32)
-        sample[0, [head.sample.start + i for i in free]] = bits
-        total += math.exp(float(distribution.head_log_density(jnp.asarray(sample))[0, heads.names.index("trigger")]))
+        raw_action = np.zeros((1, heads.raw_action_size), np.float32)
+        raw_action[0, [head.raw_action.start + i for i in free]] = bits
+        total += math.exp(float(distribution.head_log_prob(jnp.asarray(raw_action))[0, heads.names.index("trigger")]))
     assert total == pytest.approx(1.0, abs=1e-5)
 
 
 def test_an_even_choice_has_entropy_one_and_no_choice_has_none():
     heads = heads_of(MODERN)
-    legal = np.ones((2, heads.legal_size), bool)
-    legal[1] = False
+    action_mask = np.ones((2, heads.mask_size), bool)
+    action_mask[1] = False
     for head in heads.table:
         if head.kind == CATEGORICAL:
-            legal[1, head.legal.start] = True
+            action_mask[1, head.action_mask.start] = True
     outputs = {head.name: jnp.zeros((2, head.size)) for head in heads.table}
     log_stds = {head.name: jnp.zeros((2, head.size)) for head in heads.table if head.kind == GAUSSIAN}
-    entropy = Factored(heads, outputs, log_stds, jnp.asarray(legal)).head_entropy(jax.random.key(0))
+    entropy = Factored(heads, outputs, log_stds, jnp.asarray(action_mask)).head_entropy(jax.random.key(0))
     for i, head in enumerate(heads.table):
         if head.kind != GAUSSIAN:
             assert float(entropy[0, i]) == pytest.approx(1.0, abs=1e-5)
@@ -236,38 +241,38 @@ def test_the_gaussians_entropy_is_the_mean_of_minus_log_prob():
     """Its estimate, averaged, against the average of -log p of samples, per component, less log 2."""
     heads = heads_of(MODERN)
     count = 20_000
-    legal = np.ones((count, heads.legal_size), bool)
-    one = random_distribution(MODERN, 1, seed=2, legal=legal[:1])
+    action_mask = np.ones((count, heads.mask_size), bool)
+    one = random_distribution(MODERN, 1, seed=2, action_mask=action_mask[:1])
     wide = jax.tree.map(lambda x: jnp.broadcast_to(x, (count, *x.shape[1:])), one)
     estimate = wide.head_entropy(jax.random.key(1)).mean(0)
-    surprise = -wide.head_log_prob(wide.sample(jax.random.key(2))).mean(0)
+    surprise = -wide.head_action_log_prob(wide.sample(jax.random.key(2))).mean(0)
     for name in ("throttle", "message"):
         i, size = heads.names.index(name), heads[name].size
         assert float(estimate[i]) == pytest.approx(float(surprise[i]) / size - math.log(2), abs=0.03)
 
 
 def test_illegal_choices_get_no_gradient():
-    sample, legal = random_legal_samples(MODERN, 40, seed=11)
-    distribution = random_distribution(MODERN, 40, seed=11, legal=legal)
+    raw_action, action_mask = random_legal_samples(MODERN, 40, seed=11)
+    distribution = random_distribution(MODERN, 40, seed=11, action_mask=action_mask)
 
     def both(outputs):
         now = distribution.replace(outputs=outputs)
-        return now.head_log_density(jnp.asarray(sample)).sum() + now.head_entropy(jax.random.key(0)).sum()
+        return now.head_log_prob(jnp.asarray(raw_action)).sum() + now.head_entropy(jax.random.key(0)).sum()
 
     gradient = jax.grad(both)(distribution.outputs)
     for head in heads_of(MODERN).table:
-        assert not np.asarray(gradient[head.name])[~legal[:, head.legal]].any()
+        assert not np.asarray(gradient[head.name])[~action_mask[:, head.action_mask]].any()
         assert np.isfinite(gradient[head.name]).all()
 
 
 def test_a_target_counts_only_where_a_weapon_was_fired():
     heads = heads_of(MODERN)
-    legal = np.ones((3, heads.legal_size), bool)
-    legal[2, heads["target"].legal.start + 1 :] = False
-    sample = np.zeros((3, heads.sample_size), np.float32)
-    start = heads["trigger"].sample.start
-    sample[0, start + heads.triggers.index("vent")] = 1.0
-    sample[1:, start + heads.triggers.index("primary")] = 1.0
-    counts = np.asarray(random_distribution(MODERN, 3, legal=legal).applies(jnp.asarray(sample)))
+    action_mask = np.ones((3, heads.mask_size), bool)
+    action_mask[2, heads["target"].action_mask.start + 1 :] = False
+    raw_action = np.zeros((3, heads.raw_action_size), np.float32)
+    start = heads["trigger"].raw_action.start
+    raw_action[0, start + heads.triggers.index("vent")] = 1.0
+    raw_action[1:, start + heads.triggers.index("primary")] = 1.0
+    counts = np.asarray(random_distribution(MODERN, 3, action_mask=action_mask).loss_mask(jnp.asarray(raw_action)))
     assert counts[:, heads.names.index("target")].tolist() == [False, True, False]
     assert counts[:, heads.names.index("throttle")].all()

@@ -47,17 +47,17 @@ def random_rows(seed=0, steps=None):
             own[..., place + group.flag] = used
     own[..., STRUCTURE.alive[0]] = 1.0
     shared = rng.integers(0, 2, (*shape[:-1], FEATURES.shared_size)).astype(np.uint8)
-    return own, shared, np.ones((*shape, HEADS.legal_size), bool)
+    return own, shared, np.ones((*shape, HEADS.mask_size), bool)
 
 
-def observe(own, shared, legal):
-    return Observation(jnp.asarray(own), jnp.asarray(shared), jnp.asarray(legal))
+def observe(own, shared, action_mask):
+    return Observation(jnp.asarray(own), jnp.asarray(shared), jnp.asarray(action_mask))
 
 
-def run(own, shared, legal, carry=None, reset=None):
+def run(own, shared, action_mask, carry=None, reset=None):
     carry = NETWORK.initial_carry(ARENAS, TEAM) if carry is None else carry
     reset = jnp.zeros((ARENAS, TEAM), bool) if reset is None else reset
-    return apply(carry, observe(own, shared, legal), reset)
+    return apply(carry, observe(own, shared, action_mask), reset)
 
 
 def close(a, b, atol=1e-5):
@@ -74,13 +74,13 @@ def test_every_entry_of_an_observation_is_read_once(config):
 
 
 def test_a_sequence_gives_what_its_steps_give():
-    own, shared, legal = random_rows(1, STEPS)
+    own, shared, action_mask = random_rows(1, STEPS)
     reset = jnp.asarray(np.random.default_rng(2).random((STEPS, ARENAS, TEAM)) < 0.3)
     carry = NETWORK.initial_carry(ARENAS, TEAM)
-    distribution, value = jax.jit(NETWORK.unroll)(PARAMS, carry, observe(own, shared, legal), reset)
-    last = jax.jit(NETWORK.remember)(PARAMS, carry, observe(own, shared, legal), reset)
+    distribution, value = jax.jit(NETWORK.unroll)(PARAMS, carry, observe(own, shared, action_mask), reset)
+    last = jax.jit(NETWORK.final_carry)(PARAMS, carry, observe(own, shared, action_mask), reset)
     for t in range(STEPS):
-        carry, now, v = run(own[t], shared[t], legal[t], carry, reset[t])
+        carry, now, v = run(own[t], shared[t], action_mask[t], carry, reset[t])
         assert close(now, jax.tree.map(lambda x, t=t: x[t], distribution)) and np.allclose(v, value[t], atol=1e-5)
     assert close(carry, last)
 
@@ -95,12 +95,12 @@ def test_a_reset_memory_is_an_empty_one():
 
 
 def test_permuting_the_hostiles_permutes_the_choice_of_target_and_nothing_else():
-    own, shared, legal = random_rows(5)
+    own, shared, action_mask = random_rows(5)
     order = np.array([3, 0, 4, 1, 2])
     slots = own[..., HOSTILE.start : HOSTILE.stop].reshape(ARENAS, TEAM, HOSTILE.number, HOSTILE.width)
     turned = own.copy()
     turned[..., HOSTILE.start : HOSTILE.stop] = slots[:, :, order].reshape(ARENAS, TEAM, -1)
-    (carry_a, a, value_a), (carry_b, b, value_b) = run(own, shared, legal), run(turned, shared, legal)
+    (carry_a, a, value_a), (carry_b, b, value_b) = run(own, shared, action_mask), run(turned, shared, action_mask)
     assert close((carry_a, value_a), (carry_b, value_b))
     target = np.asarray(a.outputs["target"])
     assert np.allclose(b.outputs["target"], target[..., [0, *(1 + order)]], atol=1e-5)
@@ -111,36 +111,36 @@ def test_permuting_the_hostiles_permutes_the_choice_of_target_and_nothing_else()
 
 @pytest.mark.parametrize("kind", ["friend", "hostile"])
 def test_what_stands_in_an_unused_slot_of_a_mech_does_not_matter(kind):
-    own, shared, legal = random_rows(6)
+    own, shared, action_mask = random_rows(6)
     group = next(g for g in STRUCTURE.slots if g.name == kind)
     own[..., group.start + group.flag] = 0.0
     other = own.copy()
     other[..., group.start : group.start + group.width] = 7.0
     other[..., group.start + group.flag] = 0.0
-    assert close(run(own, shared, legal), run(other, shared, legal))
+    assert close(run(own, shared, action_mask), run(other, shared, action_mask))
 
 
 def test_a_mechs_policy_does_not_see_its_team_mates_memories_but_its_value_does():
-    own, shared, legal = random_rows(7)
+    own, shared, action_mask = random_rows(7)
     other = own.copy()
     other[0, 1] = random_rows(8)[0][0, 1]
-    (_, a, value_a), (_, b, value_b) = run(own, shared, legal), run(other, shared, legal)
+    (_, a, value_a), (_, b, value_b) = run(own, shared, action_mask), run(other, shared, action_mask)
     assert np.allclose(a.outputs["throttle"][0, 0], b.outputs["throttle"][0, 0], atol=1e-6)
     assert abs(float(value_a[0, 0] - value_b[0, 0])) > 1e-4
     assert np.allclose(value_a[1], value_b[1], atol=1e-6)  # another arena
 
 
 def test_the_dead_lend_nothing_to_the_teams_value_and_are_given_one():
-    own, shared, legal = random_rows(9)
+    own, shared, action_mask = random_rows(9)
     own[0, 1, STRUCTURE.alive[0]] = 0.0
     other = own.copy()
     other[0, 1] = random_rows(10)[0][0, 1]
     other[0, 1, STRUCTURE.alive[0]] = 0.0
-    value_a, value_b = run(own, shared, legal)[2], run(other, shared, legal)[2]
+    value_a, value_b = run(own, shared, action_mask)[2], run(other, shared, action_mask)[2]
     assert np.allclose(value_a[0, [0, 2, 3, 4]], value_b[0, [0, 2, 3, 4]], atol=1e-6)
     moved = own.copy()
     moved[0, 0] = random_rows(11)[0][0, 0]
-    assert abs(float(value_a[0, 1] - run(moved, shared, legal)[2][0, 1])) > 1e-4
+    assert abs(float(value_a[0, 1] - run(moved, shared, action_mask)[2][0, 1])) > 1e-4
 
 
 def test_slots_of_a_kind_are_normalised_alike():
@@ -161,9 +161,9 @@ def test_legality_is_read_from_the_raw_observation():
     layout = observation_layout(CONFIG)
     raw = np.zeros((1, TEAM, layout.size), np.float32)
     raw[0, 0, layout["hostile_1/known"].offset] = 1.0
-    legal = np.asarray(FEATURES.split(jnp.asarray(raw)).legal)
-    assert legal[0, 0, HEADS["target"].legal].tolist() == [True, False, True, False, False, False]
-    assert legal[0, 1, HEADS["target"].legal].tolist() == [True] + [False] * 5
+    action_mask = np.asarray(FEATURES.split(jnp.asarray(raw)).action_mask)
+    assert action_mask[0, 0, HEADS["target"].action_mask].tolist() == [True, False, True, False, False, False]
+    assert action_mask[0, 1, HEADS["target"].action_mask].tolist() == [True] + [False] * 5
 
 
 @pytest.mark.parametrize("part", ["layer_norm", "team_critic", "attention"])
@@ -183,8 +183,8 @@ def test_class_networks_give_each_mech_the_network_of_its_class():
     fresh = jax.eval_shape(network.init, jax.random.key(0))
     assert jax.tree.map(lambda x: x.shape, fresh) == jax.tree.map(lambda x: (4, *x.shape), PARAMS)
     alike = jax.tree.map(lambda x: jnp.broadcast_to(x, (4, *x.shape)), PARAMS)
-    own, shared, legal = random_rows(12, 2)
-    observation, carry = observe(own, shared, legal), NETWORK.initial_carry(ARENAS, TEAM)
+    own, shared, action_mask = random_rows(12, 2)
+    observation, carry = observe(own, shared, action_mask), NETWORK.initial_carry(ARENAS, TEAM)
     reset = jnp.zeros((2, ARENAS, TEAM), bool)
     unroll = jax.jit(network.unroll)
     one, value = jax.jit(NETWORK.unroll)(PARAMS, carry, observation, reset)
@@ -213,7 +213,7 @@ def test_it_learns_to_remember_a_sign_that_was_shown_once():
         arenas=16,
         rollout_steps=16,
         updates=60,
-        updates_per_launch=4,
+        updates_per_call=4,
         minibatches=2,
         learning_rate=3e-3,
         chunk=8,
@@ -223,14 +223,14 @@ def test_it_learns_to_remember_a_sign_that_was_shown_once():
         opponent="random",
     )
     train = make_train(FakeEnv(FAKE), config, CountingAgent())
-    params = fake_params(death_rate=0.02, verdict_rate=0.02)
+    params = fake_params(death_rate=0.02, decided_rate=0.02)
     state, metrics = train.init(jax.random.key(0), params), []
-    for _ in range(config.updates // config.updates_per_launch):
-        state, m = train.launch(state, params)
+    for _ in range(config.updates // config.updates_per_call):
+        state, m = train.run_updates(state, params)
         metrics.append(m)
     before, after = summarize(metrics[:1], 5, train.network.head_names), summarize(metrics[-2:], 5)
     assert abs(before["reward_per_decision"]) < 0.15 and "update/head_kl/target" in before
     assert after["reward_per_decision"] > 0.7  # 1 is perfect; without memory 1/6 is
     for m in metrics:
         assert float(m.update.ratio_error[:, 0, 0].max()) < 1e-4
-    assert train.launch._cache_size() == 1  # nothing compiled after the first launch
+    assert train.run_updates._cache_size() == 1  # nothing compiled after the first launch

@@ -1,4 +1,4 @@
-"""Running moments (learning spec 4.3, B.3, T16, T17)."""
+"""Running moments (docs/spec/learner.md 4.3, B.3, T16, T17)."""
 
 import jax
 import jax.numpy as jnp

@@ -1,4 +1,4 @@
-"""The `original` network (learning spec 2, B.2)."""
+"""The `original` network (docs/spec/learner.md 2, B.2)."""
 
 import functools
 
@@ -81,7 +81,7 @@ def test_vectors_of_the_original():
         reset = jnp.asarray([[False], [t == 2]])
         carry, distribution, value = apply(network, params, carry, observation, reset)
         log_prob, values, h, c = expected[t]
-        assert np.allclose(distribution.log_prob(u[:, None])[:, 0], log_prob, atol=2e-4)
+        assert np.allclose(distribution.action_log_prob(u[:, None])[:, 0], log_prob, atol=2e-4)
         assert np.allclose(value[:, 0], values, atol=2e-6)
         assert np.allclose(carry.h[0, 0, :3], h, atol=2e-6) and np.allclose(carry.c[0, 0, :3], c, atol=2e-6)
         assert np.allclose(distribution.mean[0, 0, :4], means[t], atol=2e-6)
@@ -180,7 +180,7 @@ def test_log_std_is_clamped_where_used_and_projected_back():
     now = jax.tree.map(lambda x: x[0], random_sequence(1)[0])
     distribution = apply(TINY, params, TINY.initial_carry(3, 2), now, jnp.zeros((3, 2), bool))[1]
     assert isinstance(distribution, SquashedGaussian)
-    assert distribution.log_std.tolist() == [-5.0, 0.5, 1.0, 1.0] == TINY.project(params)["log_std"].tolist()
+    assert distribution.log_std.tolist() == [-5.0, 0.5, 1.0, 1.0] == TINY.clip_params(params)["log_std"].tolist()
 
 
 def test_telemetry_is_the_shared_block_of_the_environment():

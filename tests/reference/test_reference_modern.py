@@ -8,7 +8,7 @@ import pytest
 from echelon_jax.config import EnvConfig
 from echelon_jax.env.modern.layout import LOCAL_SIDE, action_layout, observation_layout, vector_size
 from echelon_jax.reference.environment import Arena, ReferenceEnv
-from echelon_jax.reference.modern.observation import Recall, share, vector_bounds
+from echelon_jax.reference.modern.observation import ObservationMemory, share, vector_bounds
 from echelon_jax.reference.noise import LiveNoise
 from echelon_jax.reference.rewards import Zone
 from echelon_jax.reference.state import Battle, make_mechs
@@ -21,7 +21,7 @@ HEAVY, ENEMY, SCOUT_ROW = 0, 5, 4
 
 def make_config(**overrides):
     modern = dict.fromkeys(("observation", "actions", "reward"), "modern")
-    return EnvConfig.mended(**{"size_x": 28, "size_y": 28, **modern, **overrides})
+    return EnvConfig.revised(**{"size_x": 28, "size_y": 28, **modern, **overrides})
 
 
 def make_arena(config, places=None):
@@ -68,8 +68,8 @@ def test_a_mech_behind_a_wall_is_remembered_where_it_was_seen():
     assert entry(config, arena.look()[HEAVY], "hostile_0/line_of_sight") == 1
     arena.battle.world.material[:8, :, 12] = mat.SOLID
     arena.battle.mechs[ENEMY].pos = (24.0, 20.0, 2.0)
-    assert arena.recall is not None
-    arena.recall.older([0.0] * 10, arena.battle.mechs)
+    assert arena.memory is not None
+    arena.memory.older([0.0] * 10, arena.battle.mechs)
     row = arena.look()[HEAVY]
     assert entry(config, row, "hostile_0/known") == 1 and entry(config, row, "hostile_0/line_of_sight") == 0
     assert entry(config, row, "hostile_0/age") == pytest.approx(config.decision_seconds / 10)
@@ -85,7 +85,7 @@ def test_looking_twice_shows_the_same():
 
 
 def test_nobody_is_known_before_the_first_look_and_everybody_in_full_mode_after_it():
-    assert (np.array(Recall.fresh(make_config(observation_mode="partial")).age) == -1).all()
+    assert (np.array(ObservationMemory.fresh(make_config(observation_mode="partial")).age) == -1).all()
     config = make_config(observation_mode="full")
     row = make_arena(config).look()[HEAVY]
     assert all(entry(config, row, f"hostile_{i}/known") == 1 for i in range(5))

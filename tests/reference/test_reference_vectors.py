@@ -1,4 +1,7 @@
-"""Worked numbers of the rules, checked on the plain reference: sim Appendix A and B, env §3.4 and Appendix A."""
+"""Worked numbers of the rules, checked on the plain reference.
+
+Source: docs/spec/rules.md Appendix A, Appendix B, docs/spec/environment.md 3.4, Appendix A.
+"""
 
 from __future__ import annotations
 
@@ -69,7 +72,7 @@ def pulls(**components):
     return action
 
 
-# ---- rays and smoke (sim Appendix B) --------------------------------------------------------------------------------
+# ---- rays and smoke (docs/spec/rules.md Appendix B) ------------------------------------------------------------------
 
 CLEAR, BLOCKED = (False, None), (True, None)
 
@@ -133,7 +136,7 @@ def test_glass_is_transparent_and_foliage_opaque():
     assert not world.terrain_los((2.5, 7.5, 5.5), (9.5, 7.5, 5.5))
 
 
-# ---- voxels, boxes, grid (sim §2) -----------------------------------------------------------------------------------
+# ---- voxels, boxes, grid (docs/spec/rules.md 2) ----------------------------------------------------------------------
 
 
 def test_boxes_are_free_outside_except_below_the_floor():
@@ -170,7 +173,7 @@ def test_grid_order_is_cell_x_cell_y_then_arrival():
     assert grid.near((5, 5, 1), 10) == [3, 1, 2, 0]
 
 
-# ---- wrecks and randomness (sim Appendix A and B) -------------------------------------------------------------------
+# ---- wrecks and randomness (docs/spec/rules.md Appendix A and B) -----------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -219,7 +222,7 @@ def test_ordering_one_mech_takes_no_draw():
     assert one.hit_height(0, 0) == other.hit_height(0, 0)
 
 
-# ---- timers (sim §1.2) and lifetimes (sim §6.2) ---------------------------------------------------------------------
+# ---- timers (docs/spec/rules.md 1.2) and lifetimes (docs/spec/rules.md 6.2) ------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -255,7 +258,7 @@ def test_projectiles_expire_without_a_trace(weapon, moves, path):
     assert scene.events == [] and scene.clouds == []
 
 
-# ---- movement (sim Appendix B) --------------------------------------------------------------------------------------
+# ---- movement (docs/spec/rules.md Appendix B) ------------------------------------------------------------------------
 
 
 def run(scene, action, substeps):
@@ -330,7 +333,7 @@ def test_knockdown_lasts_61_substeps_of_movement():
     assert got.stability == 50.25
 
 
-# ---- shots (sim Appendix B) -----------------------------------------------------------------------------------------
+# ---- shots (docs/spec/rules.md Appendix B) ---------------------------------------------------------------------------
 
 
 def heavy_and_medium():
@@ -418,11 +421,12 @@ def test_every_ready_heavy_rolls_until_one_intercepts():
     assert [e["type"] for e in scene.events] == ["ams_intercept"]
 
 
-# ---- rewards (env §3.4) ---------------------------------------------------------------------------------------------
+# ---- rewards (docs/spec/environment.md 3.4) --------------------------------------------------------------------------
 
 
 def arena(config=None, world=None, **placed):
-    """The scene of env §3.4: everybody parked outside the zone, the named mechs at their places: (x, y[, yaw])."""
+    """Everybody parked outside the zone, the named mechs at (x, y[, yaw]): the scene of
+    docs/spec/environment.md 3.4."""
     config = config or EnvConfig.original(size_x=60, size_y=60, size_z=10)
     n = config.team_size
     spots = [(4.3 + 5.5 * (i % n), 4.2 if i < n else 55.8) for i in range(2 * n)]
@@ -575,7 +579,7 @@ def test_r15_overkill_from_behind_counts_in_full():
     assert reward["blue_1"] == pytest.approx(11.05)
 
 
-# ---- observations (env Appendix A) ----------------------------------------------------------------------------------
+# ---- observations (docs/spec/environment.md Appendix A) --------------------------------------------------------------
 
 
 def test_a1_contact_row():
@@ -758,9 +762,9 @@ def test_a8_smoke_reload_saturates():
 def test_a9_episode_limit(seconds, dt, substeps, limit):
     made = arena(EnvConfig.original(size_x=60, size_y=60, max_episode_seconds=seconds, dt=dt, substeps=substeps))
     made.step_count = limit - 1
-    assert not made.judge()[1].any()
+    assert not made.episode_outcome()[1].any()
     made.step_count = limit
-    assert made.judge()[1].all()
+    assert made.episode_outcome()[1].all()
 
 
 @pytest.mark.parametrize(("comm", "size"), [(8, 589), (0, 549)])
@@ -769,7 +773,7 @@ def test_a10_sizes(comm, size):
     assert arena(config).look().shape == (10, size)
 
 
-# ---- actions and episode end (env §1, §4) ---------------------------------------------------------------------------
+# ---- actions and episode end (docs/spec/environment.md 1, 4) ---------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -811,7 +815,7 @@ def test_messages_reach_the_own_pack_and_die_with_the_sender():
 def test_zone_win_and_its_tie(scores, winner):
     made = arena()
     made.scores = list(scores)
-    terminated, truncated = made.judge()
+    terminated, truncated = made.episode_outcome()
     assert terminated.all() and not truncated.any()
     assert (made.outcome["reason"], made.outcome["winner"]) == ("zone_control", winner)
 
@@ -825,7 +829,7 @@ def test_time_up_goes_to_score_then_hit_points(scores, hurt, winner):
     made.scores, made.step_count = list(scores), made.config.max_steps
     if hurt:
         named(made, hurt).hp -= 1.0
-    assert made.judge()[1].all() and made.outcome["reason"] == "time_up" and made.outcome["winner"] == winner
+    assert made.episode_outcome()[1].all() and made.outcome["reason"] == "time_up" and made.outcome["winner"] == winner
 
 
 def test_elimination_beats_time_up():
@@ -833,7 +837,7 @@ def test_elimination_beats_time_up():
     made.step_count = made.config.max_steps
     for one in made.battle.mechs[:5]:
         one.alive = False
-    terminated, truncated = made.judge()
+    terminated, truncated = made.episode_outcome()
     assert terminated.all() and not truncated.any()
     assert (made.outcome["reason"], made.outcome["winner"]) == ("elimination", "red")
 

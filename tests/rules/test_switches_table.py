@@ -19,7 +19,7 @@ def test_the_default_game_has_every_switch_on_and_the_original_none():
     assert all(getattr(EnvConfig.original(), name) is False for name in SWITCHES)
     assert {getattr(EnvConfig(), name) for name in INTERFACE_FIELDS} == {"modern"}
     assert {getattr(EnvConfig.original(), name) for name in INTERFACE_FIELDS} == {"original"}
-    assert EnvConfig.mended(size_x=60) == EnvConfig(size_x=60)
+    assert EnvConfig.revised(size_x=60) == EnvConfig(size_x=60)
 
 
 def test_the_switches_are_the_fields_that_the_two_games_differ_in():

@@ -243,7 +243,7 @@ def test_a_limit_on_the_size_of_files_is_one_sentence(run: Path) -> None:
 def test_the_state_may_be_consumed_as_soon_as_the_snapshot_is_taken(tmp_path: Path) -> None:
     state = state_at(1)
     taken = snapshot(state, TRAIN, ENV)
-    for leaf in (state.params["mean_bias"], state.actors.observation):
+    for leaf in (state.params["mean_bias"], state.runner_state.observation):
         leaf.delete()
     with Saver(tmp_path) as saver:
         saver.save(taken)

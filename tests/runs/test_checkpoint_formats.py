@@ -44,8 +44,23 @@ def test_a_manifest_of_format_1_is_read(first: Path) -> None:
     assert (manifest.config.network, manifest.config.target_kl, manifest.config.guard) == ("original", 0.0, False)
 
 
-def test_a_run_of_format_1_is_restored_bit_for_bit(first: Path) -> None:
-    manifest = checkpoint.read_manifest(first)
+# What a leaf is called now, and what it was called in the format before.
+NEWER_NAMES = {
+    1: ((".optimizer[1].", ".optimizer[1][0]."),),
+    2: (
+        (".env_state.arena_map.", ".env_state.place."),
+        (".env_state.memory.last_seen", ".env_state.recall.place"),
+        (".env_state.memory.", ".env_state.recall."),
+        (".runner_state.", ".actors."),
+    ),
+}
+NEW_LEAVES = {1: ".guard", 2: ".nothing"}
+
+
+@pytest.mark.parametrize("number", [1, 2])
+def test_a_run_of_an_older_format_is_restored_bit_for_bit(data: Path, number: int) -> None:
+    run = data / "checkpoints" / f"format{number}"
+    manifest = checkpoint.read_manifest(run)
     env = Echelon(manifest.env_config)
     trainer = make_train(AutoReset(env), manifest.config)
     env_params = env.params(env.make_bank(generate_worlds(manifest.env_config, range(2))))
@@ -54,15 +69,25 @@ def test_a_run_of_format_1_is_restored_bit_for_bit(first: Path) -> None:
     def fresh():  # type: ignore[no-untyped-def]
         return jax.tree.map(lambda x: np.zeros(x.shape, x.dtype), template.replace(key=jax.random.key_data(KEY)))
 
-    state = checkpoint.restore(first, template, manifest.config, manifest.env_config, fresh)
-    recorded = json.loads((first / "leaves.json").read_text())  # of the state that was saved, by the path it had then
-    seen = 0
+    state = checkpoint.restore(run, template, manifest.config, manifest.env_config, fresh)
+    recorded = json.loads((run / "leaves.json").read_text())  # of the state that was saved, by the path it had then
+    found = {}
     for name, leaf in tree_files.to_flat(state).items():
-        was = name.replace(".optimizer[1].", ".optimizer[1][0].")
-        if not name.startswith(".guard"):
-            assert hashlib.sha256(leaf.tobytes()).hexdigest()[:16] == recorded[was], name
-            seen += 1
-    assert seen == len(recorded) - 1  # the schedule's own count is gone
+        was = name
+        for since in range(migrations.FORMAT - 1, number - 1, -1):
+            for now, before in NEWER_NAMES[since]:
+                was = was.replace(now, before)
+        if not name.startswith(NEW_LEAVES[number]):
+            found[was] = hashlib.sha256(leaf.tobytes()).hexdigest()[:16]
+    gone = {name for name in recorded if name not in found}
+    assert {name: recorded[name] for name in found} == found
+    assert len(gone) == (1 if number == 1 else 0)  # format 1 counted its schedule's updates; the update number does now
+
+
+def test_a_policy_of_format_2_plays_the_revised_game(data: Path) -> None:
+    policy = checkpoint.load_policy(data / "checkpoints" / "format2")
+    assert policy.env_config.observation == "modern" and policy.env_config.observation_mode == "partial"
+    assert policy.config.updates_per_call == 1 and policy.config.return_ema_decay == 0.9
 
 
 KEY = jax.random.key(0)
@@ -78,14 +103,17 @@ def test_a_run_of_format_1_goes_on(first: Path, tmp_path: Path) -> None:
     run = Path(shutil.copytree(first, tmp_path / "run"))
     assert main(["train", "--resume", "--run-dir", str(run), "--eval-games", "0"]) == 0
     manifest = checkpoint.read_manifest(run)
-    assert manifest.update == 3 and json.loads((manifest.path / "manifest.json").read_text())["format"] == 2
+    assert (
+        manifest.update == 3
+        and json.loads((manifest.path / "manifest.json").read_text())["format"] == migrations.FORMAT
+    )
 
 
 def old_fields(kind: type, always: frozenset[str]) -> dict[str, object]:
     return {f.name: f.default for f in dataclasses.fields(kind) if f.name in always}
 
 
-def test_a_game_saved_before_the_mended_rules_existed_is_the_original() -> None:
+def test_a_game_saved_before_the_revised_rules_existed_is_the_original() -> None:
     fields = old_fields(EnvConfig, migrations._ALWAYS_ENV)
     assert not set(SWITCHES) & set(fields)
     assert migrations.env_config(fields) == EnvConfig.original(**fields)

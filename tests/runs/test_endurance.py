@@ -30,7 +30,7 @@ SAVE_EVERY = 20
 @pytest.mark.slow
 def test_memory_does_not_grow_over_two_thousand_updates(tmp_path: Path) -> None:
     trainer = make_train(FakeEnv(), TRAIN, CountingAgent())
-    well = fake_params(death_rate=0.02, verdict_rate=0.02)
+    well = fake_params(death_rate=0.02, decided_rate=0.02)
     state = trainer.init(jax.random.key(0), well)
     log = GuardLog(tmp_path, trainer.guard_names, print)
     memory, seconds = [], []
@@ -38,7 +38,7 @@ def test_memory_does_not_grow_over_two_thousand_updates(tmp_path: Path) -> None:
         for update in range(1, TRAIN.updates + 1):
             if update % QUARTER == 1:
                 began = time.perf_counter()
-            state, device_metrics = trainer.launch(state, well)
+            state, device_metrics = trainer.run_updates(state, well)
             metrics = jax.tree.map(np.asarray, device_metrics)
             line = {"update": update, **summarize([metrics], CONFIG.team_size, ["action"], "random")}
             sinks.write(line | log.take(metrics.guard, update))
@@ -47,7 +47,7 @@ def test_memory_does_not_grow_over_two_thousand_updates(tmp_path: Path) -> None:
             if update % QUARTER == 0:
                 memory.append(host_megabytes())
                 seconds.append((time.perf_counter() - began) / QUARTER)
-    assert trainer.launch._cache_size() == 1  # type: ignore[attr-defined]
+    assert trainer.run_updates._cache_size() == 1  # type: ignore[attr-defined]
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
     print(
         f"\nMiB after each quarter {[round(m) for m in memory]}, peak {peak:.0f};"

@@ -18,7 +18,7 @@ from echelon_jax.config import EnvConfig
 from echelon_jax.env.state import REWARD_COMPONENTS, STATISTICS, Info, Step
 from echelon_jax.rules.mechs import CLASS_NAMES, PACK_CLASSES
 from echelon_jax.runs.checkpoint import CheckpointError
-from echelon_jax.runs.clock import LaunchClock, host_megabytes, rollout_alone
+from echelon_jax.runs.clock import CallClock, host_megabytes, rollout_alone
 from echelon_jax.runs.description import best_win_rate, describe, git_revision, list_runs, write_summary
 from echelon_jax.runs.metric_names import page, patterns_of
 from echelon_jax.runs.progress import SPARKS, Progress, sparkline
@@ -261,7 +261,7 @@ def test_the_live_panel_shows_bar_and_sparklines_of_what_matters() -> None:
 def test_the_clock_measures_from_lap_to_lap(monkeypatch: pytest.MonkeyPatch) -> None:
     times = iter([10.0, 13.0, 18.0])
     monkeypatch.setattr("echelon_jax.runs.clock.time.perf_counter", lambda: next(times))
-    clock = LaunchClock()
+    clock = CallClock()
     assert [clock.lap()[0], clock.lap()[0]] == [3.0, 5.0]
     assert host_megabytes() > 10
 

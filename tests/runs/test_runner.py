@@ -136,14 +136,14 @@ class SlowestSaver:
         self.wait()
 
 
-@pytest.mark.parametrize("per_launch", [1, 3])
+@pytest.mark.parametrize("per_call", [1, 3])
 @pytest.mark.parametrize("save_every", [1, 2, 3, 7])
 @pytest.mark.parametrize("reached", [0, 5])
 def test_a_crash_costs_at_most_one_save_interval(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, save_every: int, per_launch: int, reached: int
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, save_every: int, per_call: int, reached: int
 ) -> None:
     """At no moment have more launches begun since the last whole checkpoint than `save_every`, however slow the disk is."""
-    options = {"bank_swap_every": 0, "updates": 16 * per_launch}
+    options = {"bank_swap_every": 0, "updates": 16 * per_call}
     if reached:
         run(tmp_path, stop_early(reached), **options)
     savers: list[SlowestSaver] = []
@@ -151,16 +151,16 @@ def test_a_crash_costs_at_most_one_save_interval(
     at_risk = []
 
     def step(state: Any, env_params: Any) -> Any:
-        begun, first = int(state.update) + per_launch, not at_risk
+        begun, first = int(state.update) + per_call, not at_risk
         if first:
             savers[0].whole = savers[0].pending = int(state.update)
         savers[0].beside += savers[0].pending > savers[0].whole
-        at_risk.append((begun - savers[0].whole) / per_launch)
+        at_risk.append((begun - savers[0].whole) / per_call)
         state, _ = launch(state, env_params)
-        metrics = jax.tree.map(lambda x: jnp.repeat(x, per_launch, 0), metrics_of(begun - 1))
+        metrics = jax.tree.map(lambda x: jnp.repeat(x, per_call, 0), metrics_of(begun - 1))
         return state.replace(update=jnp.int32(begun)), metrics
 
-    run(tmp_path, step, resume=bool(reached), save_every=save_every, updates_per_launch=per_launch, **options)
+    run(tmp_path, step, resume=bool(reached), save_every=save_every, updates_per_call=per_call, **options)
     assert max(at_risk) == save_every
     assert (savers[0].beside > 0) == (save_every > 1)  # and training does not stand still for it
 
@@ -168,14 +168,14 @@ def test_a_crash_costs_at_most_one_save_interval(
 def test_where_a_run_saves_does_not_depend_on_where_it_was_resumed() -> None:
     """By updates alone, at least every `save_every - 1` launches, and never further apart after the launches change size."""
     for save_every in (1, 2, 5, 10):
-        for per_launch in (1, 4):
+        for per_call in (1, 4):
             interval = max(save_every - 1, 1)
             for start in range(9):
-                ends = [start + per_launch * n for n in range(1, 60)]
-                saved = [n for n, end in enumerate(ends, 1) if begins_save(end, per_launch, save_every)]
+                ends = [start + per_call * n for n in range(1, 60)]
+                saved = [n for n, end in enumerate(ends, 1) if begins_save(end, per_call, save_every)]
                 assert saved[0] <= interval and set(np.diff(saved)) <= {interval}
-                if start % per_launch == 0:
-                    assert all(ends[n - 1] % (interval * per_launch) == 0 for n in saved)
+                if start % per_call == 0:
+                    assert all(ends[n - 1] % (interval * per_call) == 0 for n in saved)
 
 
 def test_the_last_are_kept_and_the_best_by_its_games(tmp_path: Path) -> None:
@@ -278,7 +278,7 @@ def test_rollout_and_update_add_up_to_the_launch(tmp_path: Path, monkeypatch: py
     run(tmp_path, updates=3, time_parts=True)
     for line in map(json.loads, (tmp_path / "metrics.jsonl").read_text().splitlines()):
         assert line["seconds/rollout"] == 1e-4 and line["seconds/update"] > 0
-        assert line["seconds/rollout"] + line["seconds/update"] == pytest.approx(line["seconds/launch"])
+        assert line["seconds/rollout"] + line["seconds/update"] == pytest.approx(line["seconds/call"])
 
 
 def test_when_the_guard_gives_up_the_state_is_saved_and_the_report_says_why(tmp_path: Path) -> None:
@@ -289,14 +289,14 @@ def test_when_the_guard_gives_up_the_state_is_saved_and_the_report_says_why(tmp_
         told = state.guard.replace(counts=state.guard.counts * 0 + jnp.arange(CAUSES), failed=failed)
         return state.replace(guard=told), metrics_of(update, bad=update >= 3, failed=update >= 5)
 
-    with pytest.raises(RunStopped, match=r"gave up after 3 set-backs, most often for spike; .*guard_report\.json"):
+    with pytest.raises(RunStopped, match=r"gave up after 3 rollbacks, most often for spike; .*guard_report\.json"):
         run(tmp_path, step)
     report = json.loads((tmp_path / "guard_report.json").read_text())
     assert report["last_events"][0] == {
         "event": "guard",
         "update": 3,
         "causes": {"kl": "action"},
-        "set_back": False,
+        "rolled_back": False,
         "failed": False,
     }
     assert Path(report["checkpoint"]) == checkpoint.find(tmp_path) and report["thresholds"]["patience"] == 3

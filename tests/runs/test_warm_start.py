@@ -40,7 +40,7 @@ def test_a_run_begins_with_the_policy_and_its_normaliser_and_nothing_else(run):
     for a, b in zip(jax.tree.leaves(begun.params), jax.tree.leaves(state.params)):
         assert np.array_equal(a, b)
     assert float(begun.observation_moments.count) == 7.0
-    assert begun.optimizer is fresh.optimizer and begun.actors is fresh.actors
+    assert begun.optimizer is fresh.optimizer and begun.runner_state is fresh.runner_state
 
 
 @pytest.mark.parametrize(

@@ -17,7 +17,7 @@ from echelon_jax.parity.fuzzing.shapes import shapes
 from echelon_jax.rules.mechs import MECH_CLASSES, roster
 from echelon_jax.sim.slots import slots
 
-CONFIG = shapes()["mended_rules partial 2"]  # one of the fuzz's shapes of the first turn: it compiles once
+CONFIG = shapes()["revised_rules partial 2"]  # one of the fuzz's shapes of the first turn: it compiles once
 SEEDS = range(700, 700 + 4 * WIDTH)
 N, HALF = CONFIG.num_mechs, CONFIG.team_size
 SWAP = np.roll(np.arange(N), HALF)  # a mech's counterpart
@@ -94,7 +94,7 @@ def mirrored_state(state):
             smoke=smoke.replace(position=over(smoke.position)),
             grid=swapped_grid(sim.grid),
         ),
-        place=state.place.replace(zone=over(state.place.zone[[0, 1, 2]])),
+        arena_map=state.arena_map.replace(zone=over(state.arena_map.zone[[0, 1, 2]])),
         contact_slots=who(state.contact_slots[SWAP]),
         score=state.score[::-1].copy(),
         score_carry=state.score_carry[::-1].copy(),
@@ -134,7 +134,7 @@ def on_the_lattice(case):
     low = np.array([1 / 64, 1 / 64, 0])
     position = np.clip(odd(sim.mechs.position), odd(half) + low, size - odd(half) - low)
     position[:, 2] = sim.mechs.position[:, 2]
-    zone = case.state.place.zone
+    zone = case.state.arena_map.zone
     return case.replace(
         state=case.state.replace(
             sim=sim.replace(
@@ -142,7 +142,7 @@ def on_the_lattice(case):
                 projectiles=sim.projectiles.replace(position=odd(sim.projectiles.position).astype(np.float32)),
                 smoke=sim.smoke.replace(position=odd(sim.smoke.position).astype(np.float32)),
             ),
-            place=case.state.place.replace(zone=odd(zone).astype(np.float32)),
+            place=case.state.arena_map.replace(zone=odd(zone).astype(np.float32)),
         )
     )
 

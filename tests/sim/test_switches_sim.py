@@ -1,4 +1,4 @@
-"""The mended rules of the simulation, one switch at a time, by scripted scenes.
+"""The revised rules of the simulation, one switch at a time, by scripted scenes.
 
 Every rule is shown on the plain reference with its switch alone on, and the original's rule with it off; at the end all the
 scenes are played by the JAX simulator with every switch on and compared with the reference in every field.
@@ -95,9 +95,9 @@ def case_of(config: EnvConfig, scene: Scene) -> Case:
     sim.grid.material[:], sim.grid.hp[:] = flat[0], hp.reshape(-1)
     sim.grid.collides[:] = column_words(flat, mat.COLLIDES, config)[0]
     sim.grid.opaque[:] = column_words(flat, mat.OPAQUE, config)[0]
-    state.place.occupancy[...] = local_map(sim.grid.material, config)
-    state.place.telemetry[...] = telemetry(sim.grid.material, config)
-    state.place.zone[:] = 20.0, 20.0, 5.0
+    state.arena_map.occupancy[...] = local_map(sim.grid.material, config)
+    state.arena_map.telemetry[...] = telemetry(sim.grid.material, config)
+    state.arena_map.zone[:] = 20.0, 20.0, 5.0
     state.score[:] = 0.0
     state.step_count[...], sim.tick[...] = 10, 10 * config.substeps
 
@@ -313,25 +313,25 @@ SCENES = {
     ],
 )
 def test_a_focus_that_passes_the_gates_is_the_target(scene, kind, weapon):
-    mended, original = both(SCENES[scene], "honour_focus")
-    assert mended.target(kind, weapon) == R_MEDIUM
+    revised, original = both(SCENES[scene], "honour_focus")
+    assert revised.target(kind, weapon) == R_MEDIUM
     assert original.target(kind, weapon) == R_SCOUT
 
 
 def test_a_kinetic_weapon_aims_at_its_focus_within_the_wide_cone():
-    mended, original = both(SCENES["gauss with focus"], "honour_focus")
+    revised, original = both(SCENES["gauss with focus"], "honour_focus")
     bearing = {}
-    for name, played in (("mended", mended), ("original", original)):
+    for name, played in (("revised", revised), ("original", original)):
         slug = next(s for s in played.arena.battle.projectiles if s.weapon == GAUSS)
         bearing[name] = np.arctan2(slug.vel[1], slug.vel[0])
-    assert bearing["mended"] == pytest.approx(np.arctan2(2.4, 16), abs=1e-4)
+    assert bearing["revised"] == pytest.approx(np.arctan2(2.4, 16), abs=1e-4)
     assert bearing["original"] == pytest.approx(np.arctan2(0.3, 10), abs=1e-4)
 
 
 def test_a_focus_outside_the_arc_gives_way_to_the_nearest():
-    mended = play("honour_focus", SCENES["focus behind"])
+    revised = play("honour_focus", SCENES["focus behind"])
     for kind, weapon in (("laser_hit", "laser"), ("laser_hit", "flamer"), ("paint", "painter")):
-        assert mended.target(kind, weapon) == R_SCOUT
+        assert revised.target(kind, weapon) == R_SCOUT
 
 
 # ---- fair_order -----------------------------------------------------------------------------------------------------
@@ -339,8 +339,8 @@ def test_a_focus_outside_the_arc_gives_way_to_the_nearest():
 
 @pytest.mark.parametrize("first", [B_MEDIUM, R_MEDIUM])
 def test_the_drawn_first_shooter_wins_a_mutual_kill(first):
-    mended, original = both(dataclasses.replace(SCENES["duel"], first=first), "fair_order")
-    assert mended.mech(first).alive and not mended.mech(B_MEDIUM + R_MEDIUM - first).alive
+    revised, original = both(dataclasses.replace(SCENES["duel"], first=first), "fair_order")
+    assert revised.mech(first).alive and not revised.mech(B_MEDIUM + R_MEDIUM - first).alive
     assert original.mech(B_MEDIUM).alive and not original.mech(R_MEDIUM).alive  # blue before red
 
 
@@ -357,22 +357,22 @@ def test_a_wreck_is_drawn_and_knows_no_name():
 
 
 def test_a_wreck_has_the_hit_points_of_its_material():
-    mended, original = both(SCENES["duel"], "true_voxel_hp")
-    material, hp = mended.cell(23, 20, 2)
+    revised, original = both(SCENES["duel"], "true_voxel_hp")
+    material, hp = revised.cell(23, 20, 2)
     assert material in (mat.SOLID_DEBRIS, mat.DEBRIS_FIELD) and hp == mat.TABLE_HP[material]
     assert original.cell(23, 20, 2) == (material, 0)
 
 
 def test_a_hit_without_damage_changes_no_voxel():
-    mended, original = both(SCENES["shell at hollow wall"], "true_voxel_hp")
-    assert mended.cell(20, 20, 3)[0] == mat.SOLID
+    revised, original = both(SCENES["shell at hollow wall"], "true_voxel_hp")
+    assert revised.cell(20, 20, 3)[0] == mat.SOLID
     assert original.cell(20, 20, 3)[0] == mat.AIR
 
 
 def test_ground_and_pools_outlast_an_explosion():
-    mended, original = both(SCENES["missile at pools"], "true_voxel_hp")
+    revised, original = both(SCENES["missile at pools"], "true_voxel_hp")
     for x, material in ((19, mat.LAVA), (20, mat.DIRT), (21, mat.WATER)):
-        assert mended.cell(x, 20, 0)[0] == material
+        assert revised.cell(x, 20, 0)[0] == material
         assert original.cell(x, 20, 0)[0] == mat.AIR
 
 
@@ -380,14 +380,14 @@ def test_ground_and_pools_outlast_an_explosion():
 
 
 def test_own_damage_and_own_kills_earn_nothing():
-    mended, original = both(SCENES["missile among friends"], "own_team_counts_against")
+    revised, original = both(SCENES["missile among friends"], "own_team_counts_against")
     splash = WEAPONS[MISSILE].damage * WEAPONS[MISSILE].splash_scale
-    shooter, before = mended.mech(B_HEAVY), original.mech(B_HEAVY)
+    shooter, before = revised.mech(B_HEAVY), original.mech(B_HEAVY)
     assert (shooter.dealt_damage, shooter.kills) == (splash, 1)
     assert (before.dealt_damage, before.kills) == (3 * splash, 3)
     for mech in (shooter, before):  # the shooter itself is one of them
         assert (mech.friendly_damage, mech.friendly_kills) == (2 * splash, 2)
-    for played, shots in ((mended, 1), (original, 3)):
+    for played, shots in ((revised, 1), (original, 3)):
         statistics = played.arena.statistics
         assert (statistics["damage_blue"], statistics["kills_blue"]) == (shots * splash, shots)
 
@@ -396,9 +396,9 @@ def test_own_damage_and_own_kills_earn_nothing():
 
 
 def test_pressing_outward_does_not_lead_through_a_wall():
-    mended, original = both(SCENES["pressing outward"], "clamp_before_collision")
+    revised, original = both(SCENES["pressing outward"], "clamp_before_collision")
     half = MECH_CLASSES[SCOUT].size[1] / 2
-    assert mended.mech(B_SCOUT).pos[1] + half <= 22
+    assert revised.mech(B_SCOUT).pos[1] + half <= 22
     assert original.mech(B_SCOUT).pos[1] + half > 22
 
 
@@ -407,8 +407,8 @@ def test_pressing_outward_does_not_lead_through_a_wall():
 
 @pytest.mark.parametrize("name", ["over the border", "over the top"])
 def test_a_shot_that_leaves_the_map_is_gone_without_effect(name):
-    mended, original = both(SCENES[name], "shots_end_at_border")
-    assert mended.arena.battle.projectiles == [] and mended.events == []
+    revised, original = both(SCENES[name], "shots_end_at_border")
+    assert revised.arena.battle.projectiles == [] and revised.events == []
     assert len(original.arena.battle.projectiles) == 1
 
 
@@ -423,15 +423,15 @@ def test_what_is_on_the_way_out_is_hit_first(name, kind):
 
 
 def test_a_shell_opens_at_the_end_of_its_flight():
-    mended, original = both(SCENES["shell at its end"], "smoke_opens")
-    (cloud,) = mended.arena.battle.clouds
+    revised, original = both(SCENES["shell at its end"], "smoke_opens")
+    (cloud,) = revised.arena.battle.clouds
     assert cloud.pos == pytest.approx((10.75, 20, 5))  # after its last move
-    assert len(mended.named("smoke_cloud")) == 1 and original.arena.battle.clouds == []
+    assert len(revised.named("smoke_cloud")) == 1 and original.arena.battle.clouds == []
 
 
 def test_a_shell_opens_at_a_mech_without_being_a_hit():
-    mended, original = both(SCENES["shell at a mech"], "smoke_opens")
-    for played, hit in ((mended, False), (original, True)):
+    revised, original = both(SCENES["shell at a mech"], "smoke_opens")
+    for played, hit in ((revised, False), (original, True)):
         heavy = played.mech(R_HEAVY)
         assert [cloud.pos for cloud in played.arena.battle.clouds] == [heavy.pos]
         assert heavy.was_hit == hit and (heavy.last_damage_dir is not None) == hit
@@ -442,31 +442,33 @@ def test_a_shell_opens_at_a_mech_without_being_a_hit():
 
 
 def test_nobody_climbs_above_the_top():
-    mended, original = both(SCENES["climber"], "ceiling")
+    revised, original = both(SCENES["climber"], "ceiling")
     half = MECH_CLASSES[SCOUT].size[2] / 2
-    assert mended.mech(B_SCOUT).pos[2] + half <= ORIGINAL.size_z < original.mech(B_SCOUT).pos[2] + half
-    assert mended.mech(B_SCOUT).vel[2] < 2 < original.mech(B_SCOUT).vel[2]  # it was stopped, and pushes again from rest
+    assert revised.mech(B_SCOUT).pos[2] + half <= ORIGINAL.size_z < original.mech(B_SCOUT).pos[2] + half
+    assert (
+        revised.mech(B_SCOUT).vel[2] < 2 < original.mech(B_SCOUT).vel[2]
+    )  # it was stopped, and pushes again from rest
 
 
 def test_no_step_up_that_would_not_fit():
-    mended, original = both(SCENES["step under the top"], "ceiling")
-    scout = mended.mech(B_SCOUT)
+    revised, original = both(SCENES["step under the top"], "ceiling")
+    scout = revised.mech(B_SCOUT)
     assert scout.pos[0] + MECH_CLASSES[SCOUT].size[0] / 2 <= 21 and scout.vel[0] == 0
     assert original.mech(B_SCOUT).pos[0] > 21
 
 
 def test_who_is_above_the_top_falls():
-    mended = play("ceiling", SCENES["above the top"])
-    assert mended.mech(B_SCOUT).pos[2] < 24.8 and mended.mech(B_SCOUT).pos[0] > 21
+    revised = play("ceiling", SCENES["above the top"])
+    assert revised.mech(B_SCOUT).pos[2] < 24.8 and revised.mech(B_SCOUT).pos[0] > 21
 
 
 # ---- ams_one_roll ---------------------------------------------------------------------------------------------------
 
 
 def test_a_heavy_rolls_once_against_a_missile():
-    mended, original = both(SCENES["missile past a heavy"], "ams_one_roll")
-    assert mended.named("ams_intercept") == [] and len(original.named("ams_intercept")) == 1
-    (missile,) = mended.arena.battle.projectiles
+    revised, original = both(SCENES["missile past a heavy"], "ams_one_roll")
+    assert revised.named("ams_intercept") == [] and len(original.named("ams_intercept")) == 1
+    (missile,) = revised.arena.battle.projectiles
     assert missile.rolled == {R_HEAVY}
 
 

@@ -1,4 +1,6 @@
-"""Worked numbers of the original (simulation spec, Appendix B) on the JAX simulator: one scene per arena of one batch.
+"""Worked numbers of the original on the JAX simulator: one scene per arena of one batch.
+
+Source: docs/spec/rules.md Appendix B.
 
 Every scene starts from the full roster with everybody else dead, and runs substep by substep.
 """

@@ -1,4 +1,4 @@
-"""Advantages (learning spec 4.2, B.3, T5, T10)."""
+"""Advantages (docs/spec/learner.md 4.2, B.3, T5, T10)."""
 
 import jax
 import jax.numpy as jnp
@@ -128,8 +128,8 @@ def test_a_share_of_nothing_is_an_end_and_a_whole_share_is_none():
     reward, value, final, last = f(), f(), f(), f()[0]
     no, living, died = jnp.zeros(shape, bool), jnp.ones(shape, bool), jnp.asarray(rng.random(shape) < 0.3)
 
-    def run(terminated, passed_on):
-        out = gae(reward, value, terminated, no, living, final, last, gamma=0.99, lam=0.95, passed_on=passed_on)
+    def run(terminated, continuation):
+        out = gae(reward, value, terminated, no, living, final, last, gamma=0.99, lam=0.95, continuation=continuation)
         return np.asarray(out[0])
 
     assert np.allclose(run(no, jnp.where(died, 0.0, 1.0)), run(died, None), atol=1e-6)

@@ -51,7 +51,7 @@ def test_a_runs_opponent_and_rewards_follow_the_curriculum(tmp_path):
     from helpers.fake_env import CONFIG
 
     from echelon_jax.runs.runner import Runner
-    from echelon_jax.training.trainer import Ramp
+    from echelon_jax.training.trainer import LinearSchedule
 
     class State:
         def __init__(self, **values):
@@ -62,7 +62,7 @@ def test_a_runs_opponent_and_rewards_follow_the_curriculum(tmp_path):
 
     text = "2 fire=0.5; 4 reward_zone=0.25"
     runner = Runner(tmp_path / "run", TrainConfig(curriculum=text, updates=4), CONFIG)
-    before = Ramp(jnp.float32(0.1), jnp.float32(0.1), jnp.float32(0.0))
+    before = LinearSchedule(jnp.float32(0.1), jnp.float32(0.1), jnp.float32(0.0))
     state, params = runner._staged(0, State(opponent_fire=before), State(rewards=None))
     assert state.values["opponent_fire"] is before and params.values["rewards"] is None
     state, params = runner._staged(4, state, params)

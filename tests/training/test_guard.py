@@ -40,11 +40,11 @@ def start(scale=1.0):
     return Learner(params, {"count": jnp.int32(7)}, *moments), guard.begin(params, *moments)
 
 
-def judge(state=None, update=None, params=PARAMS, observation=OBSERVATION, rollout=ROLLOUT, units=UNITS):
-    verdict = guard.judge(
+def inspect_update(state=None, update=None, params=PARAMS, observation=OBSERVATION, rollout=ROLLOUT, units=UNITS):
+    finding = guard.inspect_update(
         CONFIG, start()[1] if state is None else state, update or metrics(), params, observation, rollout, units
     )
-    return {c: NAMES.of(c, int(verdict.where[i])) for i, c in enumerate(CAUSES) if verdict.causes[i]}, verdict
+    return {c: NAMES.of(c, int(finding.where[i])) for i, c in enumerate(CAUSES) if finding.causes[i]}, finding
 
 
 def at(shape, place, value, fill=0.0):
@@ -68,27 +68,27 @@ FAULTS = {
 
 
 def test_an_update_in_order_is_not_bad():
-    found, verdict = judge()
-    assert not found and not bool(verdict.bad) and float(verdict.loss) == 0.5
+    found, finding = inspect_update()
+    assert not found and not bool(finding.bad) and float(finding.loss) == 0.5
 
 
 @pytest.mark.parametrize("cause", FAULTS)
 def test_each_fault_is_found_and_named_and_no_other(cause):
     arguments, name = FAULTS[cause]
-    found, verdict = judge(**arguments)
-    assert found == {cause: name} and bool(verdict.bad)
+    found, finding = inspect_update(**arguments)
+    assert found == {cause: name} and bool(finding.bad)
 
 
 def test_steps_that_were_left_out_are_not_judged():
     stopped = at((2, 3), (1, slice(None)), 1.0)
     left_out = metrics(stopped=stopped, kl=stopped * 9.0, head_entropy=jnp.where(stopped[..., None] == 1, 0.0, 0.9))
-    assert not judge(update=left_out)[0]
+    assert not inspect_update(update=left_out)[0]
 
 
 def test_the_fall_of_a_sum_of_entropies_is_judged_per_component():
     fall = metrics(head_entropy=at((2, 3, 2), (1, 2, 0), 8.0, fill=9.0))
-    assert judge(update=fall)[0] == {"entropy": "throttle"}
-    assert not judge(update=fall, units=jnp.float32([26.0]))[0]
+    assert inspect_update(update=fall)[0] == {"entropy": "throttle"}
+    assert not inspect_update(update=fall, units=jnp.float32([26.0]))[0]
 
 
 @pytest.mark.parametrize(
@@ -97,7 +97,7 @@ def test_the_fall_of_a_sum_of_entropies_is_judged_per_component():
 )
 def test_a_spike_is_large_by_itself_and_against_what_is_usual_once_that_is_known(seen, usual, loss, bad):
     state = start()[1].replace(seen=jnp.int32(seen), loss_mean=jnp.float32(usual), loss_square=jnp.float32(usual**2))
-    assert ("spike" in judge(state, metrics(loss=jnp.full((2, 3), loss)))[0]) == bad
+    assert ("spike" in inspect_update(state, metrics(loss=jnp.full((2, 3), loss)))[0]) == bad
 
 
 def play(updates):
@@ -107,8 +107,8 @@ def play(updates):
     for good in updates:
         after = learner.replace(params=jax.tree.map(lambda x: x + 1.0, learner.params))
         update = metrics() if good else metrics(kl=jnp.full((2, 3), 9.0))
-        verdict = judge(state, update)[1]
-        learner, state, report = guard.settle(CONFIG, state, verdict, learner, after, {"count": jnp.int32(0)})
+        finding = inspect_update(state, update)[1]
+        learner, state, report = guard.settle(CONFIG, state, finding, learner, after, {"count": jnp.int32(0)})
         trail.append((float(learner.params["b"][0, 0]), int(learner.optimizer["count"]), report))
     return trail, state
 
@@ -124,12 +124,12 @@ def test_enough_of_them_in_a_row_set_the_learner_back_with_a_fresh_optimizer_and
     trail, state = play([True, True, False, False])
     # The snapshot is what entered the last good update, the second: one update old.
     assert trail[-1][0] == 1.0 and [t[1] for t in trail] == [7, 7, 7, 0]
-    assert bool(trail[-1][2].set_back) and float(trail[-1][2].rate) == 0.5 and int(state.streak) == 0
+    assert bool(trail[-1][2].rolled_back) and float(trail[-1][2].rate) == 0.5 and int(state.streak) == 0
 
 
 def test_a_good_update_in_between_starts_the_count_anew():
     trail, _ = play([True, False, True, False, True])
-    assert not any(bool(t[2].set_back) for t in trail)
+    assert not any(bool(t[2].rolled_back) for t in trail)
 
 
 def test_good_updates_in_a_row_make_up_for_a_set_back():
@@ -147,14 +147,14 @@ def test_after_the_last_retry_it_gives_up_and_holds_the_snapshot():
 
 def test_without_a_good_update_there_is_no_snapshot_and_the_learner_stays():
     trail, _ = play([False, False])
-    assert trail[-1][0] == 0.0 and bool(trail[-1][2].set_back)
+    assert trail[-1][0] == 0.0 and bool(trail[-1][2].rolled_back)
 
 
 def test_events_are_sentences():
     trail, _ = play([True, True, False, False])
     report = jax.tree.map(lambda *x: np.stack(x), *[t[2] for t in trail])
     events = guard.events(NAMES, report, first_update=11)
-    assert [e["update"] for e in events] == [13, 14] and events[1]["set_back"]
+    assert [e["update"] for e in events] == [13, 14] and events[1]["rolled_back"]
     assert guard.sentence(events[0]) == "update 13 was bad: kl (throttle); not applied"
 
 
@@ -176,7 +176,7 @@ TRAIN = TrainConfig(
     guard_recovery=2,
     guard_ratio=0.9,
 )
-WELL = fake_params(death_rate=0.02, verdict_rate=0.02)
+WELL = fake_params(death_rate=0.02, decided_rate=0.02)
 
 
 @pytest.fixture(scope="module")
@@ -189,7 +189,7 @@ def sound(trainer):
     """A learner two good updates old, and how to copy it, since a launch consumes its state."""
     state = trainer.init(jax.random.key(0), WELL)
     for _ in range(2):
-        state, m = trainer.launch(state, WELL)
+        state, m = trainer.run_updates(state, WELL)
         assert not bool(m.guard.dropped[0])
     return lambda: jax.tree.map(lambda x: x.copy(), state)
 
@@ -203,8 +203,8 @@ def push(state, name, value):
 
 
 def nan_observation(state):
-    actors = state.actors
-    return state.replace(actors=actors.replace(observation=actors.observation.at[..., 3].set(NAN)))
+    runner_state = state.runner_state
+    return state.replace(runner_state=runner_state.replace(observation=runner_state.observation.at[..., 3].set(NAN)))
 
 
 def nan_parameter(state):
@@ -234,13 +234,13 @@ def test_the_trainer_finds_a_fault_names_it_and_does_not_learn_from_it(trainer, 
     inject, name = INJECTED[cause]
     before = inject(sound())
     copy = jax.tree.map(lambda x: x.copy(), before)
-    after, m = trainer.launch(before, WELL)
+    after, m = trainer.run_updates(before, WELL)
     [event] = guard.events(trainer.guard_names, m.guard, 3)
     assert cause in event["causes"] and name in (None, event["causes"][cause])
     for field in ("params", "optimizer", "observation_moments", "return_moments"):
         for one, other in zip(*(jax.tree.leaves(getattr(s, field)) for s in (after, copy)), strict=True):
             assert np.array_equal(one, other, equal_nan=True)
-    assert all(np.isfinite(x).all() for x in jax.tree.leaves(after.actors.carry))
+    assert all(np.isfinite(x).all() for x in jax.tree.leaves(after.runner_state.carry))
     assert int(after.guard.counts[CAUSES.index(cause)]) == 1
 
 
@@ -249,7 +249,7 @@ def test_the_trainer_finds_a_reward_that_is_not_finite_is_set_back_and_gives_up(
     snapshot = jax.tree.map(np.asarray, state.guard.params)
     rates, failed = [], []
     for _ in range(4):
-        state, m = trainer.launch(state, fake_params(reward_scale=NAN))
+        state, m = trainer.run_updates(state, fake_params(reward_scale=NAN))
         [event] = guard.events(trainer.guard_names, m.guard, 1)
         assert event["causes"]["rollout"] == "reward"
         rates.append(float(m.guard.rate[0]))
@@ -262,7 +262,7 @@ def test_the_trainer_finds_a_reward_that_is_not_finite_is_set_back_and_gives_up(
 def test_the_trainer_recovers_by_itself(trainer, sound):
     state, rates = sound(), []
     for bad in (True, True, False, False):
-        state, m = trainer.launch(state, fake_params(reward_scale=NAN) if bad else WELL)
+        state, m = trainer.run_updates(state, fake_params(reward_scale=NAN) if bad else WELL)
         rates.append(float(m.guard.rate[0]))
     assert rates == [1.0, 0.5, 0.5, 1.0] and not bool(state.guard.failed)
 
@@ -271,6 +271,6 @@ def test_the_lower_rate_makes_smaller_steps(trainer, sound):
     def moved(retries):
         state = sound()
         state = state.replace(guard=state.guard.replace(retries=jnp.int32(retries)))
-        return float(trainer.launch(state, WELL)[1].update.update_ratio[0, 0, 0])
+        return float(trainer.run_updates(state, WELL)[1].update.update_ratio[0, 0, 0])
 
     assert moved(1) == pytest.approx(0.5 * moved(0), rel=1e-3)

@@ -32,7 +32,7 @@ def test_a_policy_learns_to_hold_the_zone_on_a_tiny_map():
     state, metrics = train.init(jax.random.key(0), params), []
     after: dict = {}
     for _ in range(UPDATES):
-        state, m = train.launch(state, params)
+        state, m = train.run_updates(state, params)
         metrics.append(jax.tree.map(np.asarray, m))
         after = summarize(metrics[-RECENT:], env_config.team_size)
         if after["in_zone"] > 0.15 and (after["win_rate"] or 0) > 0.85 and after["zone_share"] > 0.8:
@@ -40,4 +40,4 @@ def test_a_policy_learns_to_hold_the_zone_on_a_tiny_map():
     before = summarize(metrics[:3], env_config.team_size)
     assert before["in_zone"] < 0.1 and after["in_zone"] > 0.15
     assert after["win_rate"] > 0.85 and after["zone_share"] > 0.8
-    assert train.launch._cache_size() == 1  # nothing compiled after the first update
+    assert train.run_updates._cache_size() == 1  # nothing compiled after the first update

@@ -1,4 +1,4 @@
-"""The PPO loss and its minibatches (learning spec 4.3, B.3, T10, T11)."""
+"""The PPO loss and its minibatches (docs/spec/learner.md 4.3, B.3, T10, T11)."""
 
 import dataclasses
 
@@ -39,15 +39,15 @@ def random_batch(seed=0):
     f = lambda *s: jnp.asarray(rng.normal(size=s), jnp.float32)  # noqa: E731
     observation = Observation(f(*shape, 4), jnp.asarray(rng.integers(0, 2, (T, ARENAS, 3)), jnp.uint8))
     reset = jnp.asarray(rng.random(shape) < 0.2)
-    sample = f(*shape, 3)
+    raw_action = f(*shape, 3)
     alive = jnp.asarray(rng.random(shape) < 0.7)
     return ppo.Batch(
         observation=observation,
         reset=reset,
-        alive=alive,
-        valued=alive,
-        sample=sample,
-        log_density=first_policy(observation, reset).head_log_density(sample),
+        policy_mask=alive,
+        value_mask=alive,
+        raw_action=raw_action,
+        log_prob=first_policy(observation, reset).head_log_prob(raw_action),
         value=f(*shape),
         advantage=f(*shape),
         target=f(*shape),
@@ -69,7 +69,7 @@ def test_the_loss_is_put_together_from_its_parts():
     m = gradient(PARAMS, batch, key)[1]
     assert float(m.loss) == pytest.approx(float(m.policy_loss + 0.5 * m.value_loss - 0.01 * m.entropy), abs=1e-6)
     value = np.asarray(unroll(CARRY, batch.observation, batch.reset)[1])
-    alive = np.asarray(batch.alive)
+    alive = np.asarray(batch.policy_mask)
     assert float(m.value_loss) == pytest.approx(0.5 * ((np.asarray(batch.target) - value)[alive] ** 2).mean(), rel=1e-5)
 
 
@@ -81,7 +81,7 @@ def test_the_ratio_is_one_before_the_first_gradient_step():
 
 def test_the_dead_have_no_influence_on_loss_or_gradient():
     batch = random_batch()
-    dead = ~batch.alive
+    dead = ~batch.policy_mask
 
     def spoil(x, by):
         return jnp.where(dead.reshape(dead.shape + (1,) * (x.ndim - 3)), by, x)
@@ -89,11 +89,11 @@ def test_the_dead_have_no_influence_on_loss_or_gradient():
     # A dead mech's memory dies with it, so its later observations reach nobody: reset wherever it was dead before.
     reset = batch.reset | jnp.concatenate([jnp.zeros_like(dead[:1]), dead[:-1]])
     batch = batch.replace(reset=reset)
-    batch = batch.replace(log_density=first_policy(batch.observation, reset).head_log_density(batch.sample))
+    batch = batch.replace(log_prob=first_policy(batch.observation, reset).head_log_prob(batch.raw_action))
     other = batch.replace(
         observation=batch.observation.replace(own=spoil(batch.observation.own, 7.0)),
-        sample=spoil(batch.sample, 40.0),
-        log_density=spoil(batch.log_density, jnp.nan),
+        raw_action=spoil(batch.raw_action, 40.0),
+        log_prob=spoil(batch.log_prob, jnp.nan),
         advantage=spoil(batch.advantage, jnp.inf),
         target=spoil(batch.target, jnp.nan),
     )
@@ -106,7 +106,9 @@ def test_the_dead_have_no_influence_on_loss_or_gradient():
 def test_a_batch_of_dead_mechs_gives_no_gradient():
     batch = random_batch()
     grads, metrics = gradient(
-        PARAMS, batch.replace(alive=jnp.zeros_like(batch.alive), valued=jnp.zeros_like(batch.alive)), jax.random.key(0)
+        PARAMS,
+        batch.replace(policy_mask=jnp.zeros_like(batch.policy_mask), value_mask=jnp.zeros_like(batch.policy_mask)),
+        jax.random.key(0),
     )
     assert all(not x.any() for x in jax.tree.leaves(grads))
     assert all(np.isfinite(x) for x in jax.tree.leaves(metrics))
@@ -135,8 +137,8 @@ def test_minibatches_hold_whole_sequences_of_whole_arenas():
 @jax.jit
 def compiled_update(batch, key, carry, rate):
     carries = jax.tree.map(lambda x: x[None], carry)
-    pace = ppo.Pace(rate, ENTROPY)
-    return ppo.update(NETWORK, CONFIG, OPTIMIZER, pace, PARAMS, OPTIMIZER.init(PARAMS), carries, batch, key)
+    schedule = ppo.UpdateSchedule(rate, ENTROPY)
+    return ppo.update(NETWORK, CONFIG, OPTIMIZER, schedule, PARAMS, OPTIMIZER.init(PARAMS), carries, batch, key)
 
 
 def run_update(batch, key, carry=CARRY, rate=1e-2):
@@ -155,9 +157,9 @@ def test_an_epoch_visits_every_arena_once_with_its_own_first_memory():
     rng = np.random.default_rng(5)
     carry = jax.tree.map(lambda x: jnp.asarray(rng.normal(size=x.shape), jnp.float32), CARRY)
     batch = random_batch()
-    batch = batch.replace(alive=jnp.ones_like(batch.alive), valued=jnp.ones_like(batch.alive))
+    batch = batch.replace(policy_mask=jnp.ones_like(batch.policy_mask), value_mask=jnp.ones_like(batch.policy_mask))
     distribution, value = unroll(carry, batch.observation, batch.reset)
-    batch = batch.replace(log_density=distribution.head_log_density(batch.sample))
+    batch = batch.replace(log_prob=distribution.head_log_prob(batch.raw_action))
     params, _, metrics = run_update(batch, jax.random.key(2), carry, rate=0.0)
     assert all(np.array_equal(a, b) for a, b in zip(jax.tree.leaves(params), jax.tree.leaves(PARAMS)))
     assert float(metrics.ratio_error.max()) < 1e-5
@@ -167,7 +169,7 @@ def test_an_epoch_visits_every_arena_once_with_its_own_first_memory():
 
 def test_a_step_that_is_not_finite_changes_nothing_and_is_counted():
     batch = random_batch()
-    spoilt = batch.replace(target=jnp.full_like(batch.target, jnp.nan), valued=jnp.ones_like(batch.alive))
+    spoilt = batch.replace(target=jnp.full_like(batch.target, jnp.nan), value_mask=jnp.ones_like(batch.policy_mask))
     params, state, metrics = run_update(spoilt, jax.random.key(0))
     for a, b in zip(jax.tree.leaves((params, state)), jax.tree.leaves((PARAMS, OPTIMIZER.init(PARAMS)))):
         assert np.array_equal(a, b)
@@ -208,9 +210,9 @@ def long_batch(steps):
         memories.append(now)
         now = NETWORK.apply(PARAMS, now, jax.tree.map(lambda x, t=t: x[t], observation), reset[t])[0]
     distribution, value = NETWORK.unroll(PARAMS, carry, observation, reset)
-    sample, alive = f(*shape, 3), jnp.ones(shape, bool)
-    density = distribution.head_log_density(sample)
-    batch = ppo.Batch(observation, reset, alive, alive, sample, density, value, f(*shape), f(*shape))
+    raw_action, alive = f(*shape, 3), jnp.ones(shape, bool)
+    density = distribution.head_log_prob(raw_action)
+    batch = ppo.Batch(observation, reset, alive, alive, raw_action, density, value, f(*shape), f(*shape))
     return batch, memories
 
 
@@ -222,9 +224,9 @@ def test_a_chunk_starts_from_the_memory_that_the_rollout_had_there(burn_in):
         first[1] = jax.tree.map(lambda x: x + 3.0, first[1])
     carries = jax.tree.map(lambda *x: jnp.stack(x), *first)
     config = dataclasses.replace(CONFIG, epochs=1, minibatches=1, burn_in=burn_in)
-    pace = ppo.Pace(jnp.float32(0.0), ENTROPY)
+    schedule = ppo.UpdateSchedule(jnp.float32(0.0), ENTROPY)
     state = OPTIMIZER.init(PARAMS)
-    run = jax.jit(lambda c, b: ppo.update(NETWORK, config, OPTIMIZER, pace, PARAMS, state, c, b, jax.random.key(0)))
+    run = jax.jit(lambda c, b: ppo.update(NETWORK, config, OPTIMIZER, schedule, PARAMS, state, c, b, jax.random.key(0)))
     metrics = run(carries, batch)[2]
     assert float(metrics.ratio_error.max()) < 1e-5
     assert float(run(jax.tree.map(lambda x: x + 1.0, carries), batch)[2].ratio_error.max()) > 1e-3
@@ -236,9 +238,9 @@ def test_after_too_large_a_kl_the_rest_of_the_update_is_left_out():
     carries = jax.tree.map(lambda x: x[None], CARRY)
 
     def run(config, rate):
-        pace = ppo.Pace(jnp.float32(rate), ENTROPY)
+        schedule = ppo.UpdateSchedule(jnp.float32(rate), ENTROPY)
         state = OPTIMIZER.init(PARAMS)
-        return ppo.update(NETWORK, config, OPTIMIZER, pace, PARAMS, state, carries, batch, jax.random.key(0))
+        return ppo.update(NETWORK, config, OPTIMIZER, schedule, PARAMS, state, carries, batch, jax.random.key(0))
 
     _, _, stopped = jax.jit(lambda: run(config, 1e-2))()
     # The first minibatch has a KL of 0, the second shows what the first step did.

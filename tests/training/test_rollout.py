@@ -20,7 +20,7 @@ FEATURES = features_of(CONFIG)
 NETWORK = OriginalNetwork(FEATURES, CONFIG.action_size, 8, 8)
 ENV, AGENT = FakeEnv(), CountingAgent()
 FIRE = AgentParams(fire_probability=jnp.float32(1.0))
-PARAMS = fake_params(death_rate=0.05, verdict_rate=0.03)
+PARAMS = fake_params(death_rate=0.05, decided_rate=0.03)
 apply = jax.jit(NETWORK.apply)
 env_step = jax.jit(ENV.step_batch)
 see = jax.jit(lambda moments, observation: read(FEATURES, moments, None, learner_rows(observation)))
@@ -63,19 +63,21 @@ def played():
     moments = batch_moments(jax.random.normal(jax.random.key(5), (50, FEATURES.own_size)) * 2 + 1, jnp.ones(50, bool))
 
     @jax.jit
-    def run(actors, key):
-        return collect(ENV, AGENT, NETWORK, FEATURES, None, PARAMS, FIRE, params, moments, actors, key, STEPS, CHUNKS)
+    def run(runner_state, key):
+        return collect(
+            ENV, AGENT, NETWORK, FEATURES, None, PARAMS, FIRE, params, moments, runner_state, key, STEPS, CHUNKS
+        )
 
-    actors = jax.jit(lambda key: begin(ENV, AGENT, NETWORK, PARAMS, ARENAS, key))(jax.random.key(1))
-    actors = run(actors, jax.random.key(2))[0]
-    return params, moments, actors, run(actors, jax.random.key(3))
+    runner_state = jax.jit(lambda key: begin(ENV, AGENT, NETWORK, PARAMS, ARENAS, key))(jax.random.key(1))
+    runner_state = run(runner_state, jax.random.key(2))[0]
+    return params, moments, runner_state, run(runner_state, jax.random.key(3))
 
 
-def everybody(sample):
+def everybody(raw_action):
     """The actions of all mechs in one decision: roster places times 0.01 for the opponent, tanh of the sample for the learner."""
     actions = np.broadcast_to(0.01 * np.arange(2 * TEAM)[:, None], (ARENAS, 2 * TEAM, CONFIG.action_size)).copy()
     for a in range(ARENAS):
-        actions[a, (a % 2) * TEAM : (a % 2 + 1) * TEAM] = np.tanh(sample[a])
+        actions[a, (a % 2) * TEAM : (a % 2 + 1) * TEAM] = np.tanh(raw_action[a])
     return jnp.asarray(actions, jnp.float32)
 
 
@@ -99,7 +101,7 @@ def test_replaying_the_rollout_outside_the_scan_gives_the_same(played):
             )
         carry, distribution, value = apply(params, carry, now, rollout.reset[t])
         assert np.allclose(value, rollout.value[t], atol=1e-5)
-        assert np.allclose(distribution.head_log_density(rollout.sample[t]), rollout.log_density[t], atol=1e-5)
+        assert np.allclose(distribution.head_log_prob(rollout.raw_action[t]), rollout.log_prob[t], atol=1e-5)
     assert np.allclose(carry.c, after.carry.c, atol=1e-5) and np.allclose(carry.h, after.carry.h, atol=1e-5)
     assert np.isfinite(last_value).all()
 
@@ -120,7 +122,7 @@ def test_replaying_the_environment_gives_the_same_rewards_and_observations(playe
         assert np.array_equal(seen.shared, rollout.observation.shared[t])
         if previous is not None:
             assert np.array_equal(rollout.reset[t], learner_rows(previous.terminated | previous.truncated))
-        actions = everybody(rollout.sample[t])
+        actions = everybody(rollout.raw_action[t])
         state, previous = env_step(PARAMS, keys[t], state, actions)
         observation = previous.observation
         assert np.allclose(learner_rows(previous.reward), rollout.reward[t], atol=1e-6)
@@ -135,7 +137,7 @@ def test_final_values_are_of_the_last_state_under_the_memory_after_the_step(play
     for t in range(STEPS):
         now = jax.tree.map(lambda x, t=t: x[t], rollout.observation)
         carry = apply(params, carry, now, rollout.reset[t])[0]
-        actions = everybody(rollout.sample[t])
+        actions = everybody(rollout.raw_action[t])
         state, result = env_step(PARAMS, keys[t], state, actions)
         cut = np.asarray(rollout.truncated[t] & rollout.alive[t])
         final = see(moments, result.final_observation)

@@ -1,4 +1,4 @@
-"""The fused trainer and its checkpoints, on a small fake environment (trainer requirements; T3, T4, T18)."""
+"""The fused trainer and its checkpoints, on a small fake environment (docs/spec/learner.md 9; T3, T4, T18)."""
 
 import dataclasses
 import json
@@ -17,7 +17,7 @@ from echelon_jax.runs.checkpoint import CheckpointError, load_policy, restore, s
 from echelon_jax.training.config import TrainConfig
 from echelon_jax.training.metrics import Metrics, no_sums, summarize
 from echelon_jax.training.ppo import UpdateMetrics
-from echelon_jax.training.trainer import Ramp, make_train, share_after_death
+from echelon_jax.training.trainer import LinearSchedule, make_train, share_after_death
 
 KEY = jax.random.key(TRAIN.seed)
 
@@ -38,8 +38,8 @@ def trainer():
 def learnt(trainer):
     """A whole run: the metrics of every launch."""
     state, metrics = trainer.init(KEY, PARAMS), []
-    for _ in range(TRAIN.updates // TRAIN.updates_per_launch):
-        state, m = trainer.launch(state, PARAMS)
+    for _ in range(TRAIN.updates // TRAIN.updates_per_call):
+        state, m = trainer.run_updates(state, PARAMS)
         metrics.append(m)
     return state, metrics
 
@@ -54,7 +54,7 @@ def test_it_learns_to_remember_a_sign_that_was_shown_once(learnt):
 
 def test_metrics_are_scalars_or_short_and_finite(learnt):
     for leaf in jax.tree.leaves(learnt[1]):
-        assert leaf.shape[0] == TRAIN.updates_per_launch and leaf.size <= 200
+        assert leaf.shape[0] == TRAIN.updates_per_call and leaf.size <= 200
         assert np.isfinite(leaf).all()
 
 
@@ -69,7 +69,7 @@ def test_the_fire_probability_reported_is_the_one_that_acted(learnt):
 
 
 def test_a_ramp_of_no_length_is_at_its_end():
-    ramp = Ramp(jnp.float32(0.2), jnp.float32(1.0), jnp.float32(0.0))
+    ramp = LinearSchedule(jnp.float32(0.2), jnp.float32(1.0), jnp.float32(0.0))
     assert float(ramp.at(jnp.int32(0))) == 1.0
 
 
@@ -94,14 +94,14 @@ def test_one_trace_serves_every_launch(trainer):
 
 
 def test_nothing_compiles_after_the_first_launch(trainer, learnt, saved):
-    assert trainer.launch._cache_size() == 1  # of all launches of this file: other rewards, restored states
+    assert trainer.run_updates._cache_size() == 1  # of all launches of this file: other rewards, restored states
 
 
 def test_the_scale_of_rewards_does_not_matter_once_statistics_have_met_it(trainer):
     def third_update(scale):
         state = trainer.init(KEY, fake_params(reward_scale=scale))
         moments = state.return_moments.replace(var=jnp.float32(4.0 * scale**2), count=jnp.float32(1e9))
-        return trainer.launch(state.replace(return_moments=moments), fake_params(reward_scale=scale))[1].update
+        return trainer.run_updates(state.replace(return_moments=moments), fake_params(reward_scale=scale))[1].update
 
     small, large = third_update(1.0), third_update(100.0)
     assert np.allclose(small.loss[0], large.loss[0], rtol=1e-3, atol=1e-4)
@@ -112,10 +112,10 @@ def test_the_scale_of_rewards_does_not_matter_once_statistics_have_met_it(traine
 def saved(trainer, tmp_path_factory):
     """A run saved after its first launch, and the state that it would have reached after the second."""
     run = tmp_path_factory.mktemp("run")
-    state, _ = trainer.launch(trainer.init(KEY, PARAMS), PARAMS)
+    state, _ = trainer.run_updates(trainer.init(KEY, PARAMS), PARAMS)
     place = save(run, state, TRAIN, CONFIG, extra={"rules": "original"})
     copy = jax.tree.map(lambda x: x.copy(), state)
-    return run, place, copy, trainer.launch(state, PARAMS)
+    return run, place, copy, trainer.run_updates(state, PARAMS)
 
 
 def template(trainer):
@@ -126,14 +126,14 @@ def test_resumed_equals_uninterrupted_bit_for_bit(trainer, saved):
     run, _, state, (expected, expected_metrics) = saved
     resumed = restore(run, template(trainer), TRAIN, CONFIG)
     assert same(resumed, state)
-    assert same(trainer.launch(resumed, PARAMS), (expected, expected_metrics))
+    assert same(trainer.run_updates(resumed, PARAMS), (expected, expected_metrics))
 
 
 def test_the_loaded_policy_is_the_saved_one(saved):
     _, place, state, _ = saved
     policy = load_policy(place)
     assert same(policy.params, state.params) and same(policy.observation_moments, state.observation_moments)
-    assert (policy.config, policy.env_config, policy.update) == (TRAIN, CONFIG, TRAIN.updates_per_launch)
+    assert (policy.config, policy.env_config, policy.update) == (TRAIN, CONFIG, TRAIN.updates_per_call)
     assert policy.extra == {"rules": "original"}
 
 
@@ -210,7 +210,7 @@ def test_another_configuration_is_refused_by_field(trainer, saved):
 
 
 def test_a_run_may_be_made_longer(trainer, saved):
-    longer = dataclasses.replace(TRAIN, updates=200, updates_per_launch=5)
+    longer = dataclasses.replace(TRAIN, updates=200, updates_per_call=5)
     assert same(restore(saved[0], template(trainer), longer, CONFIG), saved[2])
 
 
@@ -232,14 +232,14 @@ def test_an_unwritable_place_is_refused(saved, tmp_path):
     [
         ({"arenas": 7}, "arenas must be a multiple of 2"),
         ({"arenas": 10, "minibatches": 4}, r"arenas must be a multiple of minibatches \(4\), got 10"),
-        ({"updates": 7, "updates_per_launch": 2}, "updates must be a multiple of updates_per_launch"),
+        ({"updates": 7, "updates_per_call": 2}, "updates must be a multiple of updates_per_call"),
         ({"gamma": 1.5}, "gamma must be a number from 0 to 1, got 1.5"),
         ({"clip": float("nan")}, "clip must be a number"),
         ({"epochs": 0}, "epochs must be a whole number from 1, got 0"),
         ({"rollout_steps": 3.5}, "rollout_steps must be a whole number"),
-        ({"network": "huge"}, "network must be one of modern, original, got 'huge'"),
+        ({"network": "huge"}, "network must be one of modern, original or an import path .* got 'huge'"),
         ({"opponent": "nobody"}, "opponent must be scripted, .* got 'nobody'"),
-        ({"bank_swap_every": 3, "updates_per_launch": 2, "bank_swap_size": 1}, "bank_swap_every must be a multiple"),
+        ({"bank_swap_every": 3, "updates_per_call": 2, "bank_swap_size": 1}, "bank_swap_every must be a multiple"),
         ({"bank_swap_every": 2, "bank_swap_size": 0}, "bank_swap_size must be from 1 to bank_size"),
         ({"anneal": 1}, "anneal must be true or false"),
     ],

@@ -25,7 +25,8 @@ DATA = Path(__file__).parents[1] / "data"
 GOLDEN = Path(os.environ.get("ECHELON_GOLDEN", Path(__file__).parents[3] / "shared" / "golden"))
 EDITED = ("hazard_", "lava_", "pairs_", "substep_1")  # their scenarios changed the grid after the reset
 
-# Worldgen spec 13, by (size, seed): split, then SHA-256 prefixes after the layout, after the corridors, at the end.
+# docs/spec/worlds.md 13, by (size, seed): split, then SHA-256 prefixes after the layout, after the corridors, at the
+# end.
 VECTORS = {
     (40, 0): ((23, 24), "2e5b89905343d089", "8fb55a067171bfa9", "e69ff576a8415350"),
     (40, 1): ((16, 22), "15a64432bc7623b0", "82f2eec1b75ecbb2", "ad70953889125bb3"),
@@ -252,7 +253,7 @@ def test_small_odd_and_tall_maps_are_generated(size_x, size_y, size_z):
 
 @pytest.mark.parametrize("biome", BIOMES, ids=BIOME_NAMES)
 def test_a_biome_stays_within_its_known_reach(biome):
-    # Spec 4.17: cells written outside the quadrant, on a canvas that shows writes of AIR as well.
+    # docs/spec/worlds.md 4.17: cells written outside the quadrant, on a canvas that shows writes of AIR as well.
     reach = {"urban_residential": 1, "forest_park": 2, "dense_jungle": 2, "mining_pit": 1, "geo_front": 4}
     reach["arcology_spire"] = 3
     for seed in range(10):

@@ -1,4 +1,4 @@
-"""The mended rules of world generation: each switch does what it says, and off it leaves the original's fault in place."""
+"""The revised rules of world generation: each switch does what it says, and off it leaves the original's fault in place."""
 
 import dataclasses
 import itertools
@@ -279,7 +279,7 @@ def test_corridor_steps_at_the_low_edges_are_clipped_like_those_at_the_high_ones
         end[rng.integers(2)] = rng.choice([1.0, 38.0])
         line = Corridor("flank", 4.0, (tuple(start), tuple(end)))
         mask = carved(line, complete=True)
-        # Cell by cell: within half a width of a sample on both axes, as the spec words it.
+        # Cell by cell: within half a width of a sample on both axes, as docs/spec/worlds.md 4.0 words it.
         samples = start + (end - start) * np.linspace(0, 1, max(1, int(1.5 * np.hypot(*(end - start)))) + 1)[:, None]
         cells = np.arange(40)
         near = (np.floor(samples[..., None] - 2) <= cells) & (cells <= np.floor(samples[..., None] + 2))
@@ -340,13 +340,13 @@ def test_heavies_reach_the_zone_under_every_combination_of_switches(bits):
 
 
 @pytest.mark.parametrize(("size", "packs", "seeds"), [(28, 1, 60), (40, 1, 60), (60, 4, 30), (100, 1, 20)])
-def test_heavies_reach_the_zone_on_many_mended_maps(size, packs, seeds):
+def test_heavies_reach_the_zone_on_many_revised_maps(size, packs, seeds):
     config = square(size, num_packs=packs, **ALL_ON)
     for seed in range(seeds):
         assert heavies_reach_zone(generate_world(config, 500 + seed)) == (True, True), seed
 
 
-def test_nobody_starts_inside_terrain_on_mended_maps():
+def test_nobody_starts_inside_terrain_on_revised_maps():
     for size, packs in ((28, 1), (40, 2), (60, 4)):
         mechs, config = roster(packs), square(size, num_packs=packs, **ALL_ON)
         for seed in range(30):
@@ -369,7 +369,7 @@ def test_a_heavy_can_drive_along_the_front_of_its_formation():
         assert depth - front[:, 1].max() >= MECH_CLASSES[HEAVY].size[0]
 
 
-def test_mended_worlds_are_a_function_of_the_seed_and_keep_the_layout_of_the_original():
+def test_revised_worlds_are_a_function_of_the_seed_and_keep_the_layout_of_the_original():
     config = square(40, **ALL_ON)
     first, again, plain = generate_world(config, 5), generate_world(config, 5), generate_world(square(40), 5)
     for a, b in zip(first[:5], again[:5], strict=True):

@@ -12,7 +12,7 @@ from echelon_jax.agents.base import AgentParams
 
 
 class Skill(NamedTuple):
-    """What a level is made of; Python numbers in the table, arrays [arenas, 1, 1] in a decision.
+    """What a level is made of, by arena; the columns of TABLE.
 
     Attributes:
         fire: chance that what a mech wants to fire is not withheld for a decision.
@@ -22,46 +22,58 @@ class Skill(NamedTuple):
         vents_at: share of the heat cap from which on it vents.
         heat_limit: share of the cap that a shot may bring it to; 9 never holds fire.
         memory: seconds for which the team remembers where an enemy was that nobody sees; above 60 it knows them all.
-        spacing: how much it minds the distance of its class to its target, 0 not at all.
+        spacing: how much it minds the distance to its target, 0 not at all.
         own_range: 0 takes 5.5 voxels for every class, 1 the distance of the class.
         avoids: how much it minds walls, lava and its own side in the way.
         orbit: how much it prefers to move across its target's view.
-        caution: voxels by which it stands back per enemy that it is outnumbered by; also how it minds fire when hurt.
+        caution: voxels by which it stands back per enemy that it is outnumbered by, and half as much again when hurt.
         near, seen, weak, shared, turned, kept: weights of a target's nearness, being in sight, lost hit points, team-mates on it,
-            turning towards it, and being the target already.
+            needing no turn, and being the target already.
     """
 
-    fire: Array | float
-    aim_error: Array | float
-    lag: Array | float
-    throttle: Array | float
-    vents_at: Array | float
-    heat_limit: Array | float
-    memory: Array | float
-    spacing: Array | float
-    own_range: Array | float
-    avoids: Array | float
-    orbit: Array | float
-    caution: Array | float
-    near: Array | float
-    seen: Array | float
-    weak: Array | float
-    shared: Array | float
-    turned: Array | float
-    kept: Array | float
+    fire: Float32[Array, "arenas 1 1"]
+    aim_error: Float32[Array, "arenas 1 1"]
+    lag: Float32[Array, "arenas 1 1"]
+    throttle: Float32[Array, "arenas 1 1"]
+    vents_at: Float32[Array, "arenas 1 1"]
+    heat_limit: Float32[Array, "arenas 1 1"]
+    memory: Float32[Array, "arenas 1 1"]
+    spacing: Float32[Array, "arenas 1 1"]
+    own_range: Float32[Array, "arenas 1 1"]
+    avoids: Float32[Array, "arenas 1 1"]
+    orbit: Float32[Array, "arenas 1 1"]
+    caution: Float32[Array, "arenas 1 1"]
+    near: Float32[Array, "arenas 1 1"]
+    seen: Float32[Array, "arenas 1 1"]
+    weak: Float32[Array, "arenas 1 1"]
+    shared: Float32[Array, "arenas 1 1"]
+    turned: Float32[Array, "arenas 1 1"]
+    kept: Float32[Array, "arenas 1 1"]
 
 
-LEVELS = {
-    "trivial": Skill(0.25, 0.35, 4, 0.5, 0.9, 9.0, 99, 0.0, 0.0, 0.0, 0.0, 0.0, 3.0, 0.0, 0.0, 0.0, 0.0, 0.0),
-    "easy": Skill(0.5, 0.15, 2, 1.0, 0.75, 9.0, 99, 1.0, 0.0, 1.0, 0.0, 0.0, 3.0, 0.0, 0.0, 0.0, 0.0, 0.0),
-    "medium": Skill(1.0, 0.05, 1, 1.0, 0.5, 1.0, 2, 1.0, 1.0, 1.0, 0.0, 0.0, 2.0, 1.0, 0.0, 0.0, 0.0, 0.2),
-    "hard": Skill(1.0, 0.0, 0, 1.0, 0.0, 0.95, 2, 1.0, 1.0, 1.0, 0.2, 0.0, 1.5, 1.0, 0.5, 0.5, 0.5, 0.3),
-    "expert": Skill(1.0, 0.0, 0, 1.0, 0.0, 0.95, 2, 1.0, 1.0, 1.0, 0.3, 2.0, 1.5, 1.0, 1.0, 1.0, 0.5, 0.3),
-}
+# Each level is the one below it with what it has learnt.
+_TRIVIAL: dict[str, float] = dict.fromkeys(Skill._fields, 0.0) | {
+    "fire": 0.25, "aim_error": 0.35, "lag": 4.0, "throttle": 0.5, "vents_at": 0.9, "heat_limit": 9.0, "memory": 99.0, "near": 3.0,
+}  # fmt: skip
+_EASY = _TRIVIAL | {
+    "fire": 0.5, "aim_error": 0.15, "lag": 2.0, "throttle": 1.0, "vents_at": 0.75, "spacing": 1.0, "avoids": 1.0,
+}  # fmt: skip
+_MEDIUM = _EASY | {
+    "fire": 1.0, "aim_error": 0.05, "lag": 1.0, "vents_at": 0.5, "heat_limit": 1.0, "memory": 2.0, "own_range": 1.0,
+    "near": 2.0, "seen": 1.0, "kept": 0.2,
+}  # fmt: skip
+_HARD = _MEDIUM | {
+    "aim_error": 0.0, "lag": 0.0, "vents_at": 0.0, "heat_limit": 0.95, "orbit": 0.2, "near": 1.5, "weak": 0.5, "shared": 0.5,
+    "turned": 0.5, "kept": 0.3,
+}  # fmt: skip
+_EXPERT = _HARD | {
+    "orbit": 0.3, "caution": 4.0, "near": 0.7, "seen": 2.0, "weak": 1.0, "shared": 1.0, "turned": 0.8, "kept": 0.8,
+}  # fmt: skip
+LEVELS = {"trivial": _TRIVIAL, "easy": _EASY, "medium": _MEDIUM, "hard": _HARD, "expert": _EXPERT}
 PROGRESSIVE = "progressive"
 NAMES = (*LEVELS, PROGRESSIVE)
 STRONGEST = len(LEVELS) - 1.0
-TABLE = np.array(list(LEVELS.values()), np.float32)
+TABLE = np.array([[row[name] for name in Skill._fields] for row in LEVELS.values()], np.float32)
 
 
 class SkillParams(AgentParams):

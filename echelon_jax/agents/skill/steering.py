@@ -27,7 +27,7 @@ DIRECTIONS = 16
 STEP = 2.0  # voxels that are looked ahead
 FEELERS = (0.5, 1.5)  # voxels beyond the box at which walls are felt
 ONE_RANGE = 5.5  # for all classes, as the original's
-CLASS_RANGE = {SCOUT: 9.0, LIGHT: 7.0, MEDIUM: 7.5, HEAVY: 9.0}
+CLASS_RANGE = {SCOUT: 9.5, LIGHT: 7.0, MEDIUM: 7.5, HEAVY: 10.5}
 ENGAGED = 6.0  # voxels beyond its range within which a target is fought rather than approached
 INNER_ZONE = 0.7  # share of the zone's radius that is gone to
 NEAR_FOES, NEAR_FRIENDS = 14.0, 10.0  # voxels within which the odds are counted
@@ -97,7 +97,7 @@ def steer(
     px, py = scene.x[..., None] + STEP * way_x, scene.y[..., None] + STEP * way_y
 
     # The zone: as far as its inner part there is something to gain.
-    zone = state.place.zone[:, None, None, :]
+    zone = state.arena_map.zone[:, None, None, :]
     inner = INNER_ZONE * zone[..., 2]
 
     def beyond(x: Array, y: Array, inner: Array) -> Array:

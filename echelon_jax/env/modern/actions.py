@@ -47,8 +47,8 @@ def decide(config: EnvConfig, state: EnvState, actions: Float32[Array, "arenas m
         choice, _ = first_largest(components("target_preference"))
         target = jnp.asarray(_first_hostile(config)) + jnp.maximum(choice - 1, 0)
         valid = (choice > 0) & mechs.alive & jnp.take_along_axis(mechs.alive, target, axis=-1)
-        if state.recall is not None and state.recall.age is not None:
-            valid = valid & (jnp.take_along_axis(state.recall.age, target[..., None], axis=-1)[..., 0] >= 0)
+        if state.memory is not None and state.memory.age is not None:
+            valid = valid & (jnp.take_along_axis(state.memory.age, target[..., None], axis=-1)[..., 0] >= 0)
         focus = jnp.where(valid, target, -1)
 
     ecm = eccm = jnp.zeros_like(mechs.alive)

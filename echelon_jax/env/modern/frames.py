@@ -59,7 +59,7 @@ def offsets(position: Array, mechs_position: Array) -> list[Array]:
     return [position[:, None, :, axis] - mechs_position[:, :, None, axis] for axis in range(3)]
 
 
-def made_once(wanted: Bool[Array, ""], make: Callable[[], T]) -> T:
+def materialize(wanted: Bool[Array, ""], make: Callable[[], T]) -> T:
     """What `make` returns, or zeros where nobody wants it.
 
     Without the branch the compiler would fuse the making into every reader: sines and neighbourhoods taken some fifty times.

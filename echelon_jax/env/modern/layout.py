@@ -2,7 +2,7 @@
 
 Vectors are in the mech's own frame: forward, left, up. What is fixed to the map (the whole-map planes) keeps the map's axes,
 rows along y and columns along x, and the mech is told its heading. Turning the world by a right angle turns the heading and
-the whole-map planes and changes nothing else. Mirroring it (y becomes size_y - y) does to each entry what its parity says.
+the whole-map planes and changes nothing else. Mirroring it (y becomes size_y - y) does to each entry what its mirroring says.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ QUARTERS = 4  # steps of a share in the whole-map planes
 STEPS = 4  # voxels up and down that the step plane tells apart
 SHOT_KINDS = (MISSILE, SMOKE, GAUSS, AUTOCANNON)
 EWAR_MODES = ("off", "ecm", "eccm")
-PARITIES = ("even", "odd", "paired")
+MIRRORINGS = ("even", "odd", "paired")
 LOCAL_PLANES = ("foot", "body", "opaque", "hazard", "step", "mechs")
 OWN_PLANES = ("self", "hostiles")  # of the whole map, a mech's own
 SHARED_PLANES = ("blocked", "hazard", "zone", "friends")  # of the whole map, the same for a team
@@ -35,18 +35,18 @@ class ModernEntry(Entry):
     """An entry that also says what mirroring the world does to it.
 
     Attributes:
-        parity: even (stays), odd (changes sign) or paired (takes the value of another entry).
+        mirroring: even (stays), odd (changes sign) or paired (takes the value of another entry).
         partner: of a paired entry: the entry whose value it takes; or, for a plane, "columns" or "rows", the axis of the plane
             that is read backwards.
     """
 
-    parity: str = "even"
+    mirroring: str = "even"
     partner: str = ""
 
 
 _Part = tuple[
     str, int, str, str, int | float, int | float, str, str
-]  # name, size, meaning, unit, low, high, kind, parity
+]  # name, size, meaning, unit, low, high, kind, mirroring
 
 # The mech itself.
 SELF: tuple[_Part, ...] = (
@@ -224,8 +224,10 @@ def slot_names(config: EnvConfig) -> list[str]:
 
 def _laid_out(parts: list[tuple]) -> Layout:
     entries, offset = [], 0
-    for name, size, meaning, unit, low, high, kind, parity, *partner in parts:
-        entries.append(ModernEntry(name, offset, size, meaning, unit, float(low), float(high), kind, parity, *partner))
+    for name, size, meaning, unit, low, high, kind, mirroring, *partner in parts:
+        entries.append(
+            ModernEntry(name, offset, size, meaning, unit, float(low), float(high), kind, mirroring, *partner)
+        )
         offset += size
     return Layout(tuple(entries))
 
@@ -291,13 +293,13 @@ def mirror(config: EnvConfig) -> tuple[np.ndarray, np.ndarray]:
     source, sign = np.arange(layout.size), np.ones(layout.size, np.float32)
     for entry in layout:
         assert isinstance(entry, ModernEntry)
-        if entry.parity == "odd":
+        if entry.mirroring == "odd":
             sign[entry.slice] = -1.0
         elif entry.partner in ("rows", "columns"):
             side = LOCAL_SIDE if entry.name.startswith("local/") else MAP_SIDE
             plane = source[entry.slice].reshape(side, side)
             source[entry.slice] = (plane[::-1] if entry.partner == "rows" else plane[:, ::-1]).reshape(-1).copy()
-        elif entry.parity == "paired":
+        elif entry.mirroring == "paired":
             source[entry.slice] = np.arange(layout[entry.partner].offset, layout[entry.partner].offset + entry.size)
     return source, sign
 

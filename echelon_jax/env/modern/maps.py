@@ -16,9 +16,9 @@ import numpy as np
 from jaxtyping import Array, Bool, Float32, Int32, UInt32
 
 from echelon_jax.config import EnvConfig
-from echelon_jax.env.modern.frames import made_once
+from echelon_jax.env.modern.frames import materialize
 from echelon_jax.env.modern.layout import LOCAL_SIDE, LOCAL_SPACING, MAP_SIDE, QUARTERS, STEPS
-from echelon_jax.env.state import Place
+from echelon_jax.env.state import ArenaMap
 from echelon_jax.rules.materials import LAVA, WATER
 from echelon_jax.sim.grid import mask_below
 from echelon_jax.sim.rules import SimRules
@@ -88,7 +88,7 @@ def local_planes(
         flat = row * config.size_x + column + jnp.arange(arenas, dtype=jnp.int32)[:, None, None] * inner
         return jnp.where(inside, flat, -1)
 
-    cell = made_once(mechs.alive.any(), cells)
+    cell = materialize(mechs.alive.any(), cells)
     inside, flat = cell >= 0, jnp.maximum(cell, 0)
     solid, dense = (
         jnp.where(inside, words.reshape(-1).at[flat].get(mode="promise_in_bounds"), beyond)
@@ -194,7 +194,7 @@ def own_marks(
 
 
 def shared_planes(
-    config: EnvConfig, grid: Grid, place: Place, mechs: Mechs
+    config: EnvConfig, grid: Grid, arena_map: ArenaMap, mechs: Mechs
 ) -> list[Float32[Array, "arenas teams bins"]]:
     """The whole-map planes blocked, hazard, zone and friends, for blue and for red."""
     arenas = grid.collides.shape[0]
@@ -206,9 +206,9 @@ def shared_planes(
     for axis, size in ((0, config.size_x), (1, config.size_y)):
         low = np.arange(MAP_SIDE, dtype=np.float32) * np.float32(size / MAP_SIDE)
         high = low + np.float32(size / MAP_SIDE)
-        centre = place.zone[:, axis, None]
+        centre = arena_map.zone[:, axis, None]
         gap.append(jnp.maximum(jnp.maximum(low - centre, centre - high), 0.0))
-    near = gap[1][:, :, None] ** 2 + gap[0][:, None, :] ** 2 < place.zone[:, 2, None, None] ** 2
+    near = gap[1][:, :, None] ** 2 + gap[0][:, None, :] ** 2 < arena_map.zone[:, 2, None, None] ** 2
 
     half = config.team_size
     bins = jnp.where(mechs.alive, map_bin(config, mechs.position), -1).reshape(arenas, 2, half)

@@ -1,6 +1,6 @@
 """The modern observation: everything a mech can know, in its own frame, bounded, every other mech in a slot of its own.
 
-A pure function of the state. In partial mode the state keeps where each viewer last saw each other mech (`Recall`); a
+A pure function of the state. In partial mode the state keeps where each viewer last saw each other mech (`ObservationMemory`); a
 mech out of sight is shown there, with the age of the sighting.
 """
 
@@ -17,11 +17,11 @@ from echelon_jax.env.episode import Zone, zone_distance, zone_tick
 from echelon_jax.env.layout import CONTACTS
 from echelon_jax.env.modern import maps as maps_modern
 from echelon_jax.env.modern import slots as slots_modern
-from echelon_jax.env.modern.frames import SPEED, TINY, Frame, columns, diagonal, direction, made_once, offsets
+from echelon_jax.env.modern.frames import SPEED, TINY, Frame, columns, diagonal, direction, materialize, offsets
 from echelon_jax.env.modern.layout import LOCAL_PLANES, SELF, TEAM, observation_layout, vector_size
 from echelon_jax.env.modern.sight import clear_between
-from echelon_jax.env.original.observation import SOUND_THROUGH_COVER, Observed, messages, smoke_between
-from echelon_jax.env.state import EnvState, Recall
+from echelon_jax.env.original.observation import SOUND_THROUGH_COVER, Observed, messages, smoke_clear_between
+from echelon_jax.env.state import EnvState, ObservationMemory
 from echelon_jax.rules import constants as k
 from echelon_jax.rules.mechs import HEAVY, LIGHT, MEDIUM, PACK_SIZE, roster
 from echelon_jax.rules.weapons import AUTOCANNON, FLAMER, GAUSS, LASER, MISSILE, PAINTER, SMOKE
@@ -45,35 +45,37 @@ _HULL_SCALE = {
 _KINETIC = {HEAVY: GAUSS, MEDIUM: AUTOCANNON, LIGHT: FLAMER}
 
 
-def first_recall(
+def first_memory(
     config: EnvConfig, position: Float32[Array, "arenas mechs 3"], known: Bool[Array, "arenas mechs mechs"] | None
-) -> Recall:
+) -> ObservationMemory:
     """What mechs remember at the start of an episode: those of `known` (None: nobody) where they stand."""
     arenas, n = position.shape[:2]
     turn = jnp.zeros((arenas, n), jnp.float32)
     if config.observation_mode == "full":
-        return Recall(turn=turn, age=None, place=None)
+        return ObservationMemory(turn=turn, age=None, last_seen=None)
     seen = jnp.zeros((arenas, n, n), bool) if known is None else known
     place = jnp.where(seen[..., None], position[:, None, :, :], 0.0)
-    return Recall(turn=turn, age=jnp.where(seen, 0, -1).astype(jnp.int32), place=place)
+    return ObservationMemory(turn=turn, age=jnp.where(seen, 0, -1).astype(jnp.int32), last_seen=place)
 
 
-def older(recall: Recall, before: Float32[Array, "arenas mechs"], after: Float32[Array, "arenas mechs"]) -> Recall:
+def older(
+    memory: ObservationMemory, before: Float32[Array, "arenas mechs"], after: Float32[Array, "arenas mechs"]
+) -> ObservationMemory:
     """The memory one decision later, in which yaws changed from `before` to `after`; the next observation refreshes it."""
     turn = jnp.mod(after - before + np.pi, 2.0 * np.pi) - np.pi
-    age = None if recall.age is None else jnp.where(recall.age >= 0, recall.age + 1, -1)
-    return recall.replace(turn=turn, age=age)  # type: ignore[attr-defined]
+    age = None if memory.age is None else jnp.where(memory.age >= 0, memory.age + 1, -1)
+    return memory.replace(turn=turn, age=age)  # type: ignore[attr-defined]
 
 
 def _refreshed(
-    recall: Recall, visible: Bool[Array, "arenas mechs mechs"], position: Float32[Array, "arenas mechs 3"]
-) -> Recall:
+    memory: ObservationMemory, visible: Bool[Array, "arenas mechs mechs"], position: Float32[Array, "arenas mechs 3"]
+) -> ObservationMemory:
     """The memory with those seen now at their place, of age 0."""
-    if recall.age is None or recall.place is None:
-        return recall
-    age = jnp.where(visible, 0, recall.age)
-    place = jnp.where(visible[..., None], position[:, None, :, :], recall.place)
-    return recall.replace(age=age, place=place)  # type: ignore[attr-defined]
+    if memory.age is None or memory.last_seen is None:
+        return memory
+    age = jnp.where(visible, 0, memory.age)
+    place = jnp.where(visible[..., None], position[:, None, :, :], memory.last_seen)
+    return memory.replace(age=age, last_seen=place)  # type: ignore[attr-defined]
 
 
 def sound(
@@ -113,7 +115,7 @@ def itself(
 ) -> Float32[Array, "arenas mechs entries"]:
     """The mech itself: condition, limits, weapons, what hit it, what it did, where the zone is."""
     who = roster(config.num_packs)
-    mechs, tally, place = state.sim.mechs, state.sim.tally, state.place
+    mechs, tally, arena_map = state.sim.mechs, state.sim.tally, state.arena_map
     arenas, n = mechs.alive.shape
     off = ewar.shutdown(rules, mechs)
     x, y, z = (mechs.position[..., axis] for axis in range(3))
@@ -121,8 +123,8 @@ def itself(
     height = jnp.maximum(feet - _ground_below(config, rules, state), 0.0)
     ahead, aside = frame.turn(mechs.velocity[..., 0], mechs.velocity[..., 1])
     hit_ahead, hit_aside = frame.turn(tally.damage_direction[..., 0], tally.damage_direction[..., 1])
-    to_zone = frame.turn(place.zone[:, 0, None] - x, place.zone[:, 1, None] - y)
-    distance = zone_distance(place, mechs.position)
+    to_zone = frame.turn(arena_map.zone[:, 0, None] - x, arena_map.zone[:, 1, None] - y)
+    distance = zone_distance(arena_map, mechs.position)
     zone_cosine, zone_sine = direction(*to_zone, distance)
     along, up = np.float32(1.0 / diagonal(config)), np.float32(1.0 / config.size_z)
 
@@ -152,7 +154,7 @@ def itself(
         "velocity_forward": ahead * (1.0 / SPEED),
         "velocity_left": aside * (1.0 / SPEED),
         "velocity_up": mechs.velocity[..., 2] * (1.0 / SPEED),
-        "turn_rate": (jnp.zeros_like(z) if state.recall is None else state.recall.turn)
+        "turn_rate": (jnp.zeros_like(z) if state.memory is None else state.memory.turn)
         * jax.lax.optimization_barrier(1.0 / jnp.maximum(turning, TINY)),
         "top_speed": limit(rules.max_speed, "top_speed"),
         "top_turn_rate": limit(rules.max_yaw_rate, "top_turn_rate"),
@@ -190,8 +192,8 @@ def itself(
         "zone_left": to_zone[1] * along,
         "zone_cosine": zone_cosine,
         "zone_sine": zone_sine,
-        "zone_depth": (place.zone[:, 2, None] - distance) * (1.0 / ZONE_DEPTH),
-        "zone_radius": jnp.broadcast_to(place.zone[:, 2, None] * (1.0 / ZONE_RADIUS), (arenas, n)),
+        "zone_depth": (arena_map.zone[:, 2, None] - distance) * (1.0 / ZONE_DEPTH),
+        "zone_radius": jnp.broadcast_to(arena_map.zone[:, 2, None] * (1.0 / ZONE_RADIUS), (arenas, n)),
         "in_zone": zone.inside,
     }
     return columns(parts, SELF, (arenas, n))
@@ -237,7 +239,7 @@ def _axes(yaw: Float32[Array, "arenas mechs"]) -> Frame:
     return Frame(jnp.cos(yaw), jnp.sin(yaw))
 
 
-def observe(config: EnvConfig, rules: SimRules, state: EnvState) -> tuple[Observed, Recall]:
+def observe(config: EnvConfig, rules: SimRules, state: EnvState) -> tuple[Observed, ObservationMemory]:
     """Observations of every mech, zeros for the dead, and the memory with what is seen now.
 
     Observing the same state with the returned memory gives the same observation. Contact slots are filled only where the
@@ -246,17 +248,17 @@ def observe(config: EnvConfig, rules: SimRules, state: EnvState) -> tuple[Observ
     mechs = state.sim.mechs
     arenas, n = mechs.alive.shape
     living = mechs.alive.any()
-    frame, opaque = made_once(living, lambda: (_axes(mechs.yaw), maps_modern.hazard_words(config, state.sim.grid)))
-    ground = made_once(living, lambda: maps_modern.neighbourhoods(config, state.sim.grid.collides, opaque))
+    frame, opaque = materialize(living, lambda: (_axes(mechs.yaw), maps_modern.hazard_words(config, state.sim.grid)))
+    ground = materialize(living, lambda: maps_modern.neighbourhoods(config, state.sim.grid.collides, opaque))
     distance = ewar.distances(mechs.position)
     quality = ewar.sensor_quality(config, rules, mechs, distance)
-    zone = zone_tick(rules, mechs, state.place, config.zone_on_the_ground)
+    zone = zone_tick(rules, mechs, state.arena_map, config.zone_on_the_ground)
 
     # Who sees whom.
     candidates = contacts.candidates(config, state)
-    smoke = smoke_between(state)
+    smoke = smoke_clear_between(state)
     near = candidates & (distance <= SIGHT_RANGE)
-    recall = first_recall(config, mechs.position, None) if state.recall is None else state.recall
+    memory = first_memory(config, mechs.position, None) if state.memory is None else state.memory
     asks = near
     if config.observation_mode != "full":
         seen_at_once = contacts.visible_without_sight(config, rules, state, distance, quality, smoke)
@@ -265,8 +267,8 @@ def observe(config: EnvConfig, rules: SimRules, state: EnvState) -> tuple[Observ
     clear, visible = near & in_view, candidates
     if config.observation_mode != "full":
         visible = candidates & (seen_at_once | in_view)
-        recall = _refreshed(recall, visible, mechs.position)
-    state = state.replace(recall=recall)
+        memory = _refreshed(memory, visible, mechs.position)
+    state = state.replace(memory=memory)
 
     # The vector.
     around = slots_modern.others(config, rules, state, frame, visible, clear, zone.inside)
@@ -284,7 +286,7 @@ def observe(config: EnvConfig, rules: SimRules, state: EnvState) -> tuple[Observ
     alive = mechs.alive[..., None]
     bad, vector, start = jnp.zeros_like(mechs.alive), [], 0
     low, high = observation_layout(config).bounds
-    for block in made_once(living, lambda: tuple(blocks)):
+    for block in materialize(living, lambda: tuple(blocks)):
         where = slice(start, start + block.shape[-1])
         finite, start = jnp.isfinite(block), where.stop
         bad = bad | ~finite.all(-1)
@@ -296,10 +298,10 @@ def observe(config: EnvConfig, rules: SimRules, state: EnvState) -> tuple[Observ
     local = maps_modern.local_planes(config, rules, mechs, ground, frame.cosine, frame.sine)
     local.append(maps_modern.local_marks(around.forward, around.left, around.known, friends))
     assert len(local) == len(LOCAL_PLANES)
-    own = maps_modern.own_marks(config, mechs.position, around.place[:, :, friends:], around.known[:, :, friends:])
+    own = maps_modern.own_marks(config, mechs.position, around.position[:, :, friends:], around.known[:, :, friends:])
     shared = [
         jnp.repeat(plane, config.team_size, 1)
-        for plane in maps_modern.shared_planes(config, state.sim.grid, state.place, mechs)
+        for plane in maps_modern.shared_planes(config, state.sim.grid, state.arena_map, mechs)
     ]
 
     # The dead are blanked part by part: afterwards it would be one more pass over everything.
@@ -308,4 +310,4 @@ def observe(config: EnvConfig, rules: SimRules, state: EnvState) -> tuple[Observ
     if config.actions == "original":
         chosen = jnp.where(alive, contacts.choose_contacts(config, rules, state, visible, distance), -1)
     seen = Observed(whole, chosen, mechs.alive & bad)
-    return seen, recall
+    return seen, memory

@@ -1,4 +1,4 @@
-"""The reward "modern": a game's result first, everything else a small hint towards it (differences.md; E21 to E30).
+"""The reward "modern": a game's result first, everything else a small hint towards it (docs/rewards.md; E21 to E30).
 
 With the step's length in seconds dt, per mech:
 
@@ -32,7 +32,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float32
 
 from echelon_jax.config import EnvConfig
-from echelon_jax.env.episode import DRAW, Verdict, Zone
+from echelon_jax.env.episode import DRAW, Outcome, Zone
 from echelon_jax.env.original.rewards import Rewards, enemy_kills
 from echelon_jax.env.state import REWARD_COMPONENTS, ModernRewardWeights
 from echelon_jax.rules.mechs import MECH_CLASSES, roster
@@ -108,7 +108,7 @@ def rewards(
     weights: ModernRewardWeights,
     tally: Tally,
     zone: Zone,
-    verdict: Verdict,
+    outcome: Outcome,
     was_alive: Bool[Array, "arenas mechs"],
     alive: Bool[Array, "arenas mechs"],
     distance_before: Float32[Array, "arenas mechs"],
@@ -120,21 +120,21 @@ def rewards(
     Args:
         distance_before, distance_after: distance from the zone's centre at the step's two ends.
         zone: presence and ticks after the step.
-        verdict: whether and how the game ended with this step.
+        outcome: whether and how the game ended with this step.
         radius: of the zone.
     """
     if tally.effective_damage is None or tally.friendly_effective_damage is None or tally.kill_assists is None:
         raise ValueError(
             "tally must hold effective_damage, friendly_effective_damage and kill_assists: reward 'modern'"
         )
-    over = verdict.reason > 0
+    over = outcome.reason > 0
     before = potential(config, weights, distance_before, radius, was_alive)
     after = potential(config, weights, distance_after, radius, alive & ~over[:, None])
     members = jnp.maximum(team_sums(zone.inside.astype(jnp.float32)), 1.0)
     share = jnp.repeat(config.decision_seconds * zone.tick / members, config.team_size, -1)
-    won = verdict.winner[:, None] == jnp.arange(2)
+    won = outcome.winner[:, None] == jnp.arange(2)
     result = jnp.where(won, weights.win, weights.loss)
-    result = jnp.where((verdict.winner == DRAW)[:, None], weights.draw, result)
+    result = jnp.where((outcome.winner == DRAW)[:, None], weights.draw, result)
     result = jnp.where(over[:, None], result, 0.0)
     parts = {
         "approach": jnp.where(was_alive, weights.gamma * after - before, 0.0),

@@ -17,7 +17,7 @@ from echelon_jax.env.modern.frames import (
     columns,
     diagonal,
     direction,
-    made_once,
+    materialize,
     nearness,
     offsets,
 )
@@ -46,7 +46,7 @@ class Others(NamedTuple):
     known: Bool[Array, "arenas mechs slots"]
     forward: Float32[Array, "arenas mechs slots"]
     left: Float32[Array, "arenas mechs slots"]
-    place: Float32[Array, "arenas mechs slots 3"]
+    position: Float32[Array, "arenas mechs slots 3"]
 
 
 def _reaches(
@@ -58,7 +58,9 @@ def _reaches(
     locked: Bool[Array, "arenas mechs slots"],
     upright: Bool[Array, "arenas mechs #slots"],
 ) -> Bool[Array, "arenas mechs slots"]:
-    """Whether a fitted weapon of a mech of `mech_class` has its target in range, arc and sight (simulation spec 5.7 to 5.10).
+    """Whether a fitted weapon of a mech of `mech_class` has its target in range, arc and sight.
+
+    Source: docs/spec/rules.md 5.7 to 5.10.
 
     Kinetic weapons count where they would be aimed at it; a missile needs sight on board or a painted lock. Heat, cooldowns
     and the quality of sensors are not looked at.
@@ -125,21 +127,21 @@ def others(
     def of_pairs(values: Array) -> Array:
         return values.reshape(arenas * n * n, *values.shape[3:]).at[pair].get(mode="promise_in_bounds")
 
-    recall = state.recall
-    told = visible.astype(jnp.int32) + 2 * clear.astype(jnp.int32)  # what is asked of a pair, in one number
-    if recall is not None and recall.age is not None:
-        known = (recall.age >= 0) & mechs.alive[:, None, :] & mechs.alive[..., None]
-        told = told + jnp.where(known, 8 * recall.age + 4, 0)
-    told = of_pairs(told)
-    seen_now, sight = (told & 1) > 0, (told & 2) > 0
+    memory = state.memory
+    pair_flags = visible.astype(jnp.int32) + 2 * clear.astype(jnp.int32)  # what is asked of a pair, in one number
+    if memory is not None and memory.age is not None:
+        known = (memory.age >= 0) & mechs.alive[:, None, :] & mechs.alive[..., None]
+        pair_flags = pair_flags + jnp.where(known, 8 * memory.age + 4, 0)
+    pair_flags = of_pairs(pair_flags)
+    seen_now, sight = (pair_flags & 1) > 0, (pair_flags & 2) > 0
     x, y, z, vx, vy, vz, cosine, sine, in_zone, paint = (row[..., i] for i in range(10))
     condition = row[..., 10:]
     fallen, stopped = condition[..., 3], condition[..., 5]
-    if recall is not None and recall.place is not None:
-        remembered = of_pairs(recall.place)
-        known = (told & 4) > 0
+    if memory is not None and memory.last_seen is not None:
+        remembered = of_pairs(memory.last_seen)
+        known = (pair_flags & 4) > 0
         x, y, z = (remembered[..., axis] for axis in range(3))
-        seconds = (told >> 3).astype(jnp.float32) * np.float32(config.decision_seconds / AGE_SCALE)
+        seconds = (pair_flags >> 3).astype(jnp.float32) * np.float32(config.decision_seconds / AGE_SCALE)
     else:
         known, seconds = seen_now, jnp.zeros((arenas, n, count), jnp.float32)
 
@@ -152,7 +154,7 @@ def others(
         aim, _ = direction(-(dx * cosine + dy * sine), jnp.zeros_like(dx), flat)
         return forward, left, dz, distance, bearing, side, aim
 
-    forward, left, dz, distance, bearing, side, aim = made_once(mechs.alive.any(), geometry)
+    forward, left, dz, distance, bearing, side, aim = materialize(mechs.alive.any(), geometry)
     along, up = np.float32(1.0 / diagonal(config)), np.float32(1.0 / config.size_z)
     focused = jnp.asarray(index) == mechs.focus[..., None]
     placed = {

@@ -1,4 +1,4 @@
-"""Observations of all mechs of a batch of arenas: a pure function of the state (environment spec 2).
+"""Observations of all mechs of a batch of arenas: a pure function of the state (docs/spec/environment.md 2).
 
 Line of sight is the expensive part, so the rays that are needed are found first: one for both viewers of a pair, and one from
 each enemy near enough to be a threat.
@@ -50,7 +50,7 @@ def _pairs(n: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     return first.astype(np.int32), second.astype(np.int32), number
 
 
-def smoke_between(state: EnvState) -> Bool[Array, "arenas mechs mechs"]:
+def smoke_clear_between(state: EnvState) -> Bool[Array, "arenas mechs mechs"]:
     """Whether no smoke lies between two mechs; symmetric."""
     position, smoke = state.sim.mechs.position, state.sim.smoke
     arenas, n = position.shape[:2]
@@ -68,8 +68,8 @@ def smoke_between(state: EnvState) -> Bool[Array, "arenas mechs mechs"]:
 def first_askers(asks: Bool[Array, "arenas mechs mechs"]) -> Bool[Array, "arenas mechs mechs"]:
     """[from, to] the rays that answer every [viewer, other] of `asks`, one for both viewers of a pair.
 
-    A ray runs from the earlier mech of the roster if that one asks, else from the later (spec 2.3). Its direction matters
-    only where it meets edges of cells: such a ray can be blocked one way and clear the other.
+    A ray runs from the earlier mech of the roster if that one asks, else from the later (docs/spec/environment.md 2.3).
+    Its direction matters only where it meets edges of cells: such a ray can be blocked one way and clear the other.
     """
     upper = jnp.triu(jnp.ones(asks.shape[1:], bool), 1)
     later = asks.swapaxes(1, 2)
@@ -88,7 +88,10 @@ def sound(
     cosine: Float32[Array, "arenas mechs"],
     sine: Float32[Array, "arenas mechs"],
 ) -> Float32[Array, "arenas mechs 4"]:
-    """Loudness from front-left, front-right, rear-left and rear-right (spec 2.10), added up in roster order."""
+    """Loudness from front-left, front-right, rear-left and rear-right, added up in roster order.
+
+    Source: docs/spec/environment.md 2.10.
+    """
     mechs = state.sim.mechs
     dx, dy, dz = (mechs.position[:, None, :, axis] - mechs.position[:, :, None, axis] for axis in range(3))
     loudness = mechs.noise[:, None, :] / (1.0 + (dx * dx + dy * dy + dz * dz))
@@ -107,7 +110,7 @@ def sound(
 
 
 def messages(config: EnvConfig, state: EnvState) -> Float32[Array, "arenas mechs rows"]:
-    """The stored messages of the five places of the own pack (spec 2.7)."""
+    """The stored messages of the five places of the own pack (docs/spec/environment.md 2.7)."""
     arenas, n = state.sim.mechs.alive.shape
     packs = state.messages.reshape(arenas, n // PACK_SIZE, 1, PACK_SIZE * config.comm_dim)
     shared = jnp.broadcast_to(packs, (arenas, n // PACK_SIZE, PACK_SIZE, PACK_SIZE * config.comm_dim))
@@ -120,7 +123,7 @@ def local_map(
     cosine: Float32[Array, "arenas mechs"],
     sine: Float32[Array, "arenas mechs"],
 ) -> Float32[Array, "arenas mechs cells"]:
-    """Walls in an 11 x 11 window that turns with the mech, 1 outside the map (spec 2.8).
+    """Walls in an 11 x 11 window that turns with the mech, 1 outside the map (docs/spec/environment.md 2.8).
 
     Coordinates are truncated toward zero, so what lies less than one voxel below 0 reads row or column 0. The whole part
     of the position is split off first, which keeps float32 close to the original's float64.
@@ -139,10 +142,10 @@ def local_map(
 
     column, row = cells(0, cosine, -sine), cells(1, sine, cosine)
     inside = (column >= 0) & (column < config.size_x) & (row >= 0) & (row < config.size_y)
-    arenas, columns = state.place.occupancy.shape
+    arenas, columns = state.arena_map.occupancy.shape
     flat = jnp.where(inside, row * config.size_x + column, 0)
     flat = flat + jnp.arange(arenas, dtype=jnp.int32)[:, None, None] * columns
-    wall = state.place.occupancy.reshape(-1).at[flat].get(mode="promise_in_bounds")
+    wall = state.arena_map.occupancy.reshape(-1).at[flat].get(mode="promise_in_bounds")
     return jnp.where(inside, wall.astype(jnp.float32), 1.0)
 
 
@@ -155,7 +158,7 @@ def scalars(
     cosine: Float32[Array, "arenas mechs"],
     sine: Float32[Array, "arenas mechs"],
 ) -> Float32[Array, "arenas mechs 39"]:
-    """The viewer itself, its team and the objective (spec 2.12)."""
+    """The viewer itself, its team and the objective (docs/spec/environment.md 2.12)."""
     mechs, tally, shots = state.sim.mechs, state.sim.tally, state.sim.projectiles
     n, half = config.num_mechs, config.team_size
     longer = float(max(config.size_x, config.size_y, 1))
@@ -165,7 +168,7 @@ def scalars(
     seen = tally.has_damage_direction
     homing = shots.alive & (shots.weapon == MISSILE)
     incoming = (homing[:, None, :] & (shots.target[:, None, :] == jnp.arange(n)[:, None])).any(-1)
-    inside, tonnage = zone_presence(rules, mechs, state.place, config.zone_on_the_ground)
+    inside, tonnage = zone_presence(rules, mechs, state.arena_map, config.zone_on_the_ground)
     margin = tonnage_margin(tonnage)
     score = jnp.clip((state.score + state.score_carry) / config.score_to_win, 0.0, 1.0)
     side = jnp.asarray(roster(config.num_packs).team)
@@ -203,9 +206,9 @@ def scalars(
         "kinetic_cooldown": share(readings.kinetic_seconds(config, mechs), WEAPONS[GAUSS].cooldown),
         "painter_cooldown": share(readings.painter_seconds(config, mechs), WEAPONS[PAINTER].cooldown),
         "in_zone": inside,
-        "zone_offset": (state.place.zone[:, None, :2] - mechs.position[..., :2]) / longer,
+        "zone_offset": (state.arena_map.zone[:, None, :2] - mechs.position[..., :2]) / longer,
         "altitude": -mechs.position[..., 2] / longer,
-        "zone_radius": all_mechs(jnp.clip(state.place.zone[:, 2] / longer, 0.0, 1.0)),
+        "zone_radius": all_mechs(jnp.clip(state.arena_map.zone[:, 2] / longer, 0.0, 1.0)),
         "control": jnp.where(side == 0, margin[:, None], -margin[:, None]),
         "own_score": jnp.repeat(score, half, -1),
         "enemy_score": jnp.repeat(score[:, ::-1], half, -1),
@@ -228,7 +231,7 @@ def observe(config: EnvConfig, rules: SimRules, state: EnvState) -> Observed:
     quality = ewar.sensor_quality(config, rules, mechs, distance)
 
     others = contacts.candidates(config, state)
-    smoke = smoke_between(state)
+    smoke = smoke_clear_between(state)
     heard = others & (mechs.noise > 0)[:, None, :]
     threat = others & enemy & (distance <= TARGETED_RANGE)
     visible = others
@@ -237,14 +240,15 @@ def observe(config: EnvConfig, rules: SimRules, state: EnvState) -> Observed:
         visible = others & contacts.visible_without_sight(config, rules, state, distance, quality, smoke)
         asks = heard | (others & ~visible)
     shared = first_askers(asks & smoke)
-    # A threat has a ray of its own, from the enemy to the mech (spec 2.12, entry 550), beside the one its pair shares.
+    # A threat has a ray of its own, from the enemy to the mech (docs/spec/environment.md 2.12, entry 550), beside the
+    # one its pair shares.
     clear_rays = pair_sight(config, state.sim.grid.opaque, mechs.position, shared | (threat & smoke).swapaxes(1, 2))
     clear = both_ways(clear_rays & shared)
     visible = visible | (others & clear)
     targeted = (threat & smoke & clear_rays.swapaxes(1, 2)).any(-1)
 
     slots = contacts.choose_contacts(config, rules, state, visible, distance)
-    telemetry = state.place.telemetry.astype(jnp.float32)
+    telemetry = state.arena_map.telemetry.astype(jnp.float32)
     hull = jnp.eye(4, dtype=jnp.float32)[who.mech_class]
     # Only these three can hold a number that is not finite (a broken velocity, say); the rest are bits and messages.
     live = [

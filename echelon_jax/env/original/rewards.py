@@ -1,4 +1,4 @@
-"""The original's rewards and their components (environment spec 3.3)."""
+"""The original's rewards and their components (docs/spec/environment.md 3.3)."""
 
 from __future__ import annotations
 

@@ -17,7 +17,7 @@ import numpy as np
 
 from echelon_jax.config import EnvConfig
 from echelon_jax.env.environment import Maps, fresh_state
-from echelon_jax.env.state import EnvState, Recall
+from echelon_jax.env.state import EnvState, ObservationMemory
 from echelon_jax.parity.exchange import most, row_of
 from echelon_jax.parity.recorded.golden import column_words, local_map, telemetry
 from echelon_jax.rules import materials as mat
@@ -293,8 +293,8 @@ def _state(config: EnvConfig, rng: np.random.Generator, sim: SimState) -> EnvSta
     return _changed(
         _blank(config)[0],
         sim=_changed(sim, tick=np.array(steps * config.substeps, np.int32)),
-        place=_changed(
-            _blank(config)[0].place,
+        arena_map=_changed(
+            _blank(config)[0].arena_map,
             zone=np.array([*middle, rng.uniform(3, 12)], np.float32),
             occupancy=local_map(sim.grid.material, config),
             telemetry=telemetry(sim.grid.material, config),
@@ -305,16 +305,16 @@ def _state(config: EnvConfig, rng: np.random.Generator, sim: SimState) -> EnvSta
         contact_slots=np.where(rng.random((n, 5)) < 0.8, np.array(seen), -1).astype(np.int32),
         score=score.astype(np.float32),
         step_count=np.array(steps, np.int32),
-        recall=_recall(config, rng, mechs),
+        memory=_memory(config, rng, mechs),
         was_fallen=mechs.fallen > 0,
         was_legged=mechs.leg_hp <= 0,
         was_shutdown=mechs.heat > heat_cap,
     )
 
 
-def _recall(config: EnvConfig, rng: np.random.Generator, mechs: Mechs) -> Recall | None:
+def _memory(config: EnvConfig, rng: np.random.Generator, mechs: Mechs) -> ObservationMemory | None:
     """What the modern observation remembers: sightings of any age near where the others are, or far, or none."""
-    blank = _blank(config)[0].recall
+    blank = _blank(config)[0].memory
     if blank is None:
         return None
     n = config.num_mechs
@@ -327,7 +327,7 @@ def _recall(config: EnvConfig, rng: np.random.Generator, mechs: Mechs) -> Recall
     size = [config.size_x, config.size_y, config.size_z]
     place = mechs.position[None] + rng.normal(size=(n, n, 3)) * rng.choice([0.5, 8.0])
     place = np.where(seen[..., None], np.clip(place, 0.5, np.array(size) - 0.5), 0.0).astype(np.float32)
-    return _changed(blank, turn=turn, age=age, place=place)  # type: ignore[no-any-return]
+    return _changed(blank, turn=turn, age=age, last_seen=place)  # type: ignore[no-any-return]
 
 
 def _actions(config: EnvConfig, rng: np.random.Generator) -> np.ndarray:

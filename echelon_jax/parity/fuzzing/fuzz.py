@@ -32,7 +32,7 @@ from echelon_jax.sim.rules import sim_rules
 WIDTH = 8  # arenas of the compiled step
 NUDGES, NUDGE = 64, 1e-5
 BY_RAYS, BY_NUDGE, FAULT = "float32 rays", "nudge", ""
-SEEN = {"obs", "contact_slots", "recall.age", "recall.place"}  # fields that only show a state
+SEEN = {"obs", "contact_slots", "memory.age", "memory.last_seen"}  # fields that only show a state
 
 
 # ---- one step of the JAX simulator ----------------------------------------------------------------------------------
@@ -89,12 +89,14 @@ def fields_of(
     fields["winner"] = same(ours, np.array(winners), 1)
     fields["step_count"] = same(state.step_count, np.array([arena.step_count for arena in expected.arenas]), 1)
     fields["statistics"] = near(state.statistics, np.array(counted), 1)
-    memories = [arena.recall for arena in expected.arenas if arena.recall is not None]
-    if state.recall is not None:
-        fields["recall.turn"] = near(state.recall.turn, np.array([memory.turn for memory in memories]), 2)
-        if state.recall.age is not None:
-            fields["recall.age"] = same(state.recall.age, np.array([memory.age for memory in memories]), 2)
-            fields["recall.place"] = near(state.recall.place, np.array([memory.place for memory in memories]), 2)
+    memories = [arena.memory for arena in expected.arenas if arena.memory is not None]
+    if state.memory is not None:
+        fields["memory.turn"] = near(state.memory.turn, np.array([memory.turn for memory in memories]), 2)
+        if state.memory.age is not None:
+            fields["memory.age"] = same(state.memory.age, np.array([memory.age for memory in memories]), 2)
+            fields["memory.last_seen"] = near(
+                state.memory.last_seen, np.array([memory.last_seen for memory in memories]), 2
+            )
     return fields
 
 

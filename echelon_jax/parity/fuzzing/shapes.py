@@ -8,7 +8,7 @@ from echelon_jax.config import EnvConfig
 
 SIZE = 40  # edge of the map
 MODES = ("full", "partial")
-PRESETS = ("original", "mended_rules", "mended")
+PRESETS = ("original", "revised_rules", "revised")
 TURN = "ECHELON_FUZZ_TURN"  # the environment variable that says which two shapes a test run compiles
 
 
@@ -16,7 +16,7 @@ def shape(preset: str, mode: str, packs: int) -> EnvConfig:
     """The configuration of a shape.
 
     Args:
-        preset: "original"; "mended", the default game; or "mended_rules", its rules behind the original's observation, actions
+        preset: "original"; "revised", the default game; or "revised_rules", its rules behind the original's observation, actions
             and reward.
         mode: "full" or "partial" observation.
         packs: packs of five mechs a team.
@@ -24,8 +24,8 @@ def shape(preset: str, mode: str, packs: int) -> EnvConfig:
     size = {"size_x": SIZE, "size_y": SIZE, "num_packs": packs, "observation_mode": mode}
     if preset == "original":
         return EnvConfig.original(**size)
-    kind = "modern" if preset == "mended" else "original"
-    return EnvConfig.mended(**size, observation=kind, actions=kind, reward=kind)
+    kind = "modern" if preset == "revised" else "original"
+    return EnvConfig.revised(**size, observation=kind, actions=kind, reward=kind)
 
 
 def shapes() -> dict[str, EnvConfig]:

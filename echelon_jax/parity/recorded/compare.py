@@ -149,7 +149,7 @@ def _mech_fields(episode: Episode, before: np.ndarray, state: EnvState) -> dict[
 
 
 def _grid_rank(episode: Episode, after: np.ndarray, state: EnvState) -> Agreement:
-    """Place of each living mech among the living of its 10 x 10 cell, by stamp; -1 for the dead."""
+    """ArenaMap of each living mech among the living of its 10 x 10 cell, by stamp; -1 for the dead."""
     mechs = state.sim.mechs
     cell = np.trunc(np.asarray(mechs.position)[..., :2] / k.GRID_CELL).astype(int)
     stamp, alive = np.asarray(mechs.stamp), np.asarray(mechs.alive)
@@ -223,7 +223,7 @@ def _arena_fields(episode: Episode, before: np.ndarray, state: EnvState) -> dict
 
 
 def recorded_statistics(episode: Episode, before: np.ndarray) -> np.ndarray:
-    """[rows, 13, 2] what one decision step adds to the counters (environment spec 4.5), recounted."""
+    """[rows, 13, 2] what one decision step adds to the counters (docs/spec/environment.md 4.5), recounted."""
     config, data = episode.config, episode.data
     half, side = config.team_size, {name: i for i, name in enumerate(TEAM_NAMES)}
     heat_cap = np.array([MECH_CLASSES[c].heat_cap for c in roster(config.num_packs).mech_class])

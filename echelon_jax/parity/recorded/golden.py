@@ -16,7 +16,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from echelon_jax.config import EnvConfig
-from echelon_jax.env.state import STATISTICS, EnvState, Place
+from echelon_jax.env.state import STATISTICS, ArenaMap, EnvState
 from echelon_jax.rules.materials import COLLIDES, OPAQUE, SOLID, SOLID_DEBRIS
 from echelon_jax.rules.mechs import MECH_CLASSES, PACK_SIZE, roster
 from echelon_jax.rules.weapons import MISSILE, SMOKE
@@ -138,7 +138,10 @@ def load_episode(path: str | Path) -> Episode:
 
 
 def counters(seconds: np.ndarray, dt: float) -> np.ndarray:
-    """Timers in float64 seconds as substeps: how often `dt` can be subtracted until they read zero (spec 1.2)."""
+    """Timers in float64 seconds as substeps: how often `dt` can be subtracted until they read zero.
+
+    Source: docs/spec/rules.md 1.2.
+    """
     left = np.array(seconds, np.float64)
     count = np.zeros(left.shape, np.int32)
     while (running := left > 0).any():
@@ -155,14 +158,20 @@ def column_words(material: np.ndarray, table: np.ndarray, config: EnvConfig) -> 
 
 
 def local_map(material: np.ndarray, config: EnvConfig) -> np.ndarray:
-    """[columns] uint8: 1 where the observation's local map reads blocked (environment spec 2.8), from one grid."""
+    """[columns] uint8: 1 where the observation's local map reads blocked, from one grid.
+
+    Source: docs/spec/environment.md 2.8.
+    """
     levels = min(max(1, config.clearance_z), config.size_z)
     walls: np.ndarray = np.isin(material.reshape(config.size_z, -1)[:levels], (SOLID, SOLID_DEBRIS)).max(0)
     return walls.astype(np.uint8)
 
 
 def telemetry(material: np.ndarray, config: EnvConfig) -> np.ndarray:
-    """[256] uint8: the 16 x 16 map of blocks that hold a wall at any height (environment spec 2.9), from one grid."""
+    """[256] uint8: the 16 x 16 map of blocks that hold a wall at any height, from one grid.
+
+    Source: docs/spec/environment.md 2.9.
+    """
     walls: np.ndarray = np.isin(
         material.reshape(config.size_z, config.size_y, config.size_x), (SOLID, SOLID_DEBRIS)
     ).max(0)
@@ -338,7 +347,7 @@ def env_states(episode: Episode, ts: Sequence[int]) -> EnvState:
             lost_shots=zeros,
             lost_clouds=zeros,
         ),
-        place=Place(
+        arena_map=ArenaMap(
             zone=same(np.array([*zone["center"], zone["radius"]], np.float32)),
             occupancy=same(local_map(ground, config)),
             telemetry=same(telemetry(ground, config)),

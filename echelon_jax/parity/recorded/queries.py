@@ -80,7 +80,7 @@ def check_rays(path: Path) -> dict[str, QueryCount]:
 
 
 def _box_answers(config: EnvConfig, data: dict[str, np.ndarray]) -> np.ndarray:
-    """BoxHitsWorld (simulation spec 2.4) of every recorded box, bool [boxes]."""
+    """BoxHitsWorld (docs/spec/rules.md 2.4) of every recorded box, bool [boxes]."""
     words = jnp.asarray(column_words(data["voxels"].reshape(1, -1), COLLIDES, config))
     lo, hi = (jnp.asarray(data["aabb_center"] + sign * data["aabb_half"]) for sign in (-1, 1))
     span = int(np.ceil(2 * data["aabb_half"].max())) + 1

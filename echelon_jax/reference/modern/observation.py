@@ -1,7 +1,7 @@
 """The modern observation, mech by mech (differences.md; docs/rules.md has the table of its entries).
 
 Everything is in the mech's own frame: forward, left, up. Every other mech has a slot of its own for the whole episode. In
-partial mode a slot shows where the mech was last seen, which `Recall` remembers.
+partial mode a slot shows where the mech was last seen, which `ObservationMemory` remembers.
 """
 
 from __future__ import annotations
@@ -67,21 +67,21 @@ PLACED, SEEN, SHOT, CLOUD = 14, 17, 14, 6  # entries of a slot
 
 
 @dataclasses.dataclass
-class Recall:
+class ObservationMemory:
     """What the observation carries over: each mech's last turn, and in partial mode where it last saw the others.
 
     Attributes:
         turn: radians to the left during the last decision, per mech.
         age: [viewer][other] decisions since it was seen, -1 never; None in full mode.
-        place: [viewer][other] where that was; None in full mode.
+        last_seen: [viewer][other] where that was; None in full mode.
     """
 
     turn: list[float]
     age: list[list[int]] | None = None
-    place: list[list[Vec]] | None = None
+    last_seen: list[list[Vec]] | None = None
 
     @classmethod
-    def fresh(cls, config: EnvConfig) -> Recall:
+    def fresh(cls, config: EnvConfig) -> ObservationMemory:
         """Nobody has seen anybody."""
         n = config.num_mechs
         if config.observation_mode == "full":
@@ -96,9 +96,9 @@ class Recall:
 
     def refresh(self, viewer: Mech, other: Mech) -> None:
         """The viewer sees the other now."""
-        if self.age is not None and self.place is not None:
+        if self.age is not None and self.last_seen is not None:
             self.age[viewer.index][other.index] = 0
-            self.place[viewer.index][other.index] = other.pos
+            self.last_seen[viewer.index][other.index] = other.pos
 
 
 class Frame:
@@ -139,11 +139,11 @@ class View:
 
 
 def observe_modern(
-    scene: Scene, recall: Recall, deeds: Sequence[set[str]]
+    scene: Scene, memory: ObservationMemory, deeds: Sequence[set[str]]
 ) -> tuple[np.ndarray, list[list[int]], list[int]]:
     """Observations float32 [N, O], contact slots (-1 but for the original's actions), viewers with a non-finite entry.
 
-    Refreshes `recall` with what is seen now, which does not change the observation.
+    Refreshes `memory` with what is seen now, which does not change the observation.
 
     Args:
         deeds: which of `DEEDS` each mech did during the last decision.
@@ -154,7 +154,7 @@ def observe_modern(
     views = look_around(scene, sight)
     for viewer in mechs:
         for index in views[viewer.index].seen:
-            recall.refresh(viewer, mechs[index])
+            memory.refresh(viewer, mechs[index])
     shared, around = team_planes(battle.world, scene.zone, mechs), Surroundings(battle.world)
     rows = np.zeros((len(mechs), config.observation_size), np.float32)
     slots = [[-1] * SLOTS for _ in mechs]
@@ -163,7 +163,7 @@ def observe_modern(
         if not viewer.alive:
             continue
         view = views[viewer.index]
-        vector, planes = one_view(scene, recall, viewer, view, deeds[viewer.index])
+        vector, planes = one_view(scene, memory, viewer, view, deeds[viewer.index])
         planes = local_planes(around, viewer) + planes
         row = np.array(vector, np.float32)
         if not np.isfinite(row).all():
@@ -197,22 +197,22 @@ def look_around(scene: Scene, sight: SightCache) -> list[View]:
 
 
 def one_view(
-    scene: Scene, recall: Recall, viewer: Mech, view: View, deeds: set[str]
+    scene: Scene, memory: ObservationMemory, viewer: Mech, view: View, deeds: set[str]
 ) -> tuple[list[float], list[float]]:
     """The vector of one mech, and the planes of mechs: around it, itself on the map, hostiles on the map."""
     config, battle = scene.config, scene.battle
     frame = Frame(viewer)
     others = [o for o in battle.mechs if o.team == viewer.team and o is not viewer]
     others += [o for o in battle.mechs if o.team != viewer.team]
-    vector = itself(scene, recall, viewer, view, deeds, frame)
+    vector = itself(scene, memory, viewer, view, deeds, frame)
     marks: tuple[list[tuple[float, float]], list[tuple[float, float]]] = ([], [])
     bins = []
     for other in others:
         place, age = other.pos, 0
         known = other.index in view.seen
-        if recall.age is not None and recall.place is not None:
-            age = recall.age[viewer.index][other.index]
-            place, known = recall.place[viewer.index][other.index], age >= 0 and other.alive
+        if memory.age is not None and memory.last_seen is not None:
+            age = memory.age[viewer.index][other.index]
+            place, known = memory.last_seen[viewer.index][other.index], age >= 0 and other.alive
         vector += slot(scene, viewer, view, frame, other, place, age) if known else [0.0] * (PLACED + SEEN)
         if known:
             hostile = other.team != viewer.team
@@ -244,7 +244,9 @@ def ground_below(world: VoxelWorld, mech: Mech) -> float:
     return float(under[-1]) if under else 0.0
 
 
-def itself(scene: Scene, recall: Recall, viewer: Mech, view: View, deeds: set[str], frame: Frame) -> list[float]:
+def itself(
+    scene: Scene, memory: ObservationMemory, viewer: Mech, view: View, deeds: set[str], frame: Frame
+) -> list[float]:
     """Condition, limits, weapons, what hit it, what it did, where the zone is."""
     config, world, zone = scene.config, scene.battle.world, scene.zone
     spec, dt = viewer.spec, config.dt
@@ -276,7 +278,7 @@ def itself(scene: Scene, recall: Recall, viewer: Mech, view: View, deeds: set[st
         ahead / SPEED,
         left / SPEED,
         viewer.vel[2] / SPEED,
-        recall.turn[viewer.index] / max(spec.max_yaw_rate * config.decision_seconds, TINY),
+        memory.turn[viewer.index] / max(spec.max_yaw_rate * config.decision_seconds, TINY),
         spec.max_speed / 10.0,
         spec.max_yaw_rate / 2.0,
         spec.max_jet_accel / 20.0,
@@ -325,7 +327,7 @@ def painted_by(scene: Scene, target: Mech, viewer: Mech) -> bool:
 
 
 def reaches(shooter: Mech, away: float, bearing: float, clear: bool, locked: bool) -> bool:
-    """Whether a fitted weapon of a mech has its target in range, arc and sight (sim §5.7 to §5.10).
+    """Whether a fitted weapon of a mech has its target in range, arc and sight (docs/spec/rules.md 5.7 to 5.10).
 
     Args:
         bearing: cosine of the target's bearing.
