@@ -92,7 +92,10 @@ def _built_in(env_config: EnvConfig, fire_probability: float, random: bool, alon
 def _own(name: str, env_config: EnvConfig, fire_probability: float) -> Made:
     if not is_import_path(name):
         raise ValueError(f"opponents must be {FORMS}, got {name!r}")
-    agent = load(name, "opponents")(env_config)
+    make = load(name, "opponents")
+    if not callable(make):
+        raise ValueError(f"opponents must be a class that is made with the EnvConfig, {name!r} is none")
+    agent = make(env_config)
     if not isinstance(agent, Agent):
         raise ValueError(f"opponents must have init, act and reset_where (agents.base.Agent), {name!r} lacks one")
     try:

@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from echelon_jax.agents.registry import is_agent_name
+from echelon_jax.agents.registry import is_agent_name, make_agent
 from echelon_jax.arena import storage, store
 from echelon_jax.arena.glicko2 import Glicko2, Ratings, rate_period, results
 from echelon_jax.arena.records import Entry, LeagueData, LeagueError, Pairing
@@ -136,6 +136,10 @@ class League:
         if role not in ROLES[:3]:
             raise ValueError(f"role must be one of {', '.join(ROLES[:3])}, got {role!r}")
         if is_agent_name(str(what)):
+            try:
+                make_agent(str(what), self.game())
+            except ValueError as error:
+                raise LeagueError(str(error)) from error
             found = Entry(str(what), name or str(what), "agent", str(what), role, _now(), 0, (0, 0, 0), 0, 0, 0)
             return self._insert(found, None, rating, parent, origin or {})
         if not Path(what).exists():
