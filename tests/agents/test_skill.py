@@ -47,7 +47,7 @@ def scenes() -> Scenes:
         if name in ("weak", "shared"):
             s.put(arena, "red_2", 28.0, 24.5, yaw=np.pi, alive=True)
     s.change(SCENES.index("weak"), "red_2", hp=10.0)
-    s.change(SCENES.index("hot"), "blue_1", heat=97.0)
+    s.change(SCENES.index("hot"), "blue_1", heat=99.0)
     s.put(SCENES.index("shared"), "blue_2", 20.0, 23.0, yaw=0.0, alive=True)
     s.box(SCENES.index("wall"), range(24, 25), range(60), range(1, 20))
     return s
