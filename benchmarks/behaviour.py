@@ -1,9 +1,9 @@
-"""How policies play, in numbers: a trained run beside the untrained policy it started from and its opponent.
+"""Behaviour of policies in numbers: trained runs beside the untrained policies that they started from, and their opponent.
 
     python benchmarks/behaviour.py runs/long/seed0 runs/long/seed1 --games 200 --out table.md
 
 Each policy plays games against the scripted opponent at its full fire rate (or `--opponent random`), on maps that training never
-saw, both sides of each. Of several runs the mean is shown, the range in brackets.
+saw, both sides of each. For several runs the table shows the mean, with the range in brackets.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from echelon_jax.cli.common import set_up_jax
+from echelon_jax.jax_setup import set_up_jax
 
 EVALUATION_SEED = 2000
 Read = Callable[[dict[str, Any], str], float | None]
@@ -96,25 +96,22 @@ def main() -> None:
     set_up_jax(args.threads)
     from learning import untrained
 
-    from echelon_jax.agents.registry import check_opponent_name
-    from echelon_jax.cli.evaluate import evaluate_policy
+    from echelon_jax.agents.registry import make_agent
+    from echelon_jax.evaluation.matches import evaluate
     from echelon_jax.runs.checkpoint import CheckpointError, load_policy
 
     try:
-        check_opponent_name(args.opponent)
-    except ValueError as error:
-        parser.error(str(error))
-    try:
         policies = [load_policy(run) for run in args.runs]
-    except CheckpointError as error:
+        for policy in policies:
+            make_agent(args.opponent, policy.env_config)
+    except (CheckpointError, ValueError) as error:
         parser.error(str(error))
     before, trained = [], []
     for run, policy in zip(args.runs, policies, strict=True):
         start = untrained(policy.config, policy.env_config)
         for kept, player in ((before, start), (trained, policy)):
-            kept.append(
-                evaluate_policy(player, args.opponent, games=args.games, arenas=args.games, seed=EVALUATION_SEED)
-            )
+            result = evaluate(player, args.opponent, games=args.games, arenas=args.games, seed=EVALUATION_SEED)
+            kept.append(result.against[args.opponent])
         print(f"{run}: {trained[-1]['win_rate']:.1%} of {args.games} games", flush=True)
     text = table(before, trained, args.opponent)
     if args.out:

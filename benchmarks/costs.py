@@ -1,6 +1,6 @@
-"""What the revised rules and the modern observation cost: `python benchmarks/costs.py`.
+"""The cost of the revised rules and of the modern observation: `python benchmarks/costs.py`.
 
-Two comparisons, both in one process, one thread, the two sides taking turns, in CPU time:
+There are two comparisons. Each runs its two sides in turn, in one process with one thread, and measures CPU time:
 
 - switches: an environment step under random actions with all fifteen switches on against none, resets included, observation,
   actions and reward the original's on both sides;
@@ -14,7 +14,8 @@ import json
 import time
 from typing import Any
 
-from echelon_jax.cli.common import set_up_jax
+from echelon_jax.env.interfaces import action_layout, observation_layout
+from echelon_jax.jax_setup import set_up_jax
 
 SIZE = 60
 STEPS_PER_LAUNCH = 48
@@ -34,16 +35,16 @@ def random_play(env: Any, arenas: int, worlds: int = 64) -> tuple[Any, Any, Any]
 
     def one(params: Any, state: Any, key: Any) -> tuple[Any, Any]:
         env_key, action_key = jax.random.split(key)
-        shape = (arenas, config.num_mechs, config.action_size)
+        shape = (arenas, config.num_mechs, action_layout(config).size)
         actions = jax.random.uniform(action_key, shape, jnp.float32, -1.0, 1.0)
-        state, step = resetting.step_batch(params, jax.random.split(env_key, arenas), state, actions)
+        state, step = resetting.step_batch(jax.random.split(env_key, arenas), state, actions, params)
         # Every result is used, so that nothing is optimised away.
         return state, step.observation.sum() + step.reward.sum() + step.final_observation[:, 0, 0].sum()
 
     def launch(params: Any, state: Any, key: Any) -> tuple[Any, Any]:
         return jax.lax.scan(lambda s, k: one(params, s, k), state, jax.random.split(key, STEPS_PER_LAUNCH))
 
-    state, _ = jax.jit(env.reset_batch)(params, jax.random.split(jax.random.key(0), arenas))
+    state, _ = jax.jit(env.reset_batch)(jax.random.split(jax.random.key(0), arenas), params)
     return jax.jit(launch, donate_argnums=1), state, params
 
 
@@ -82,7 +83,7 @@ def advance(env: Any, arenas: int, worlds: int = 16) -> tuple[Any, Any]:
     from echelon_jax.worldgen.bank import bank_seeds, generate_worlds
 
     params = env.params(env.make_bank(generate_worlds(env.config, bank_seeds(0, 0, 0, worlds))))
-    state, _ = env.reset_batch(params, jax.random.split(jax.random.key(0), arenas))
+    state, _ = env.reset_batch(jax.random.split(jax.random.key(0), arenas), params)
     mechs, zone = state.sim.mechs, state.arena_map.zone
     away, angle, yaw = jax.random.uniform(jax.random.key(1), (3, *mechs.yaw.shape))
     moment = jax.random.uniform(jax.random.key(2), (arenas, 1, 1))
@@ -111,7 +112,7 @@ def observation(arenas: int, repeats: int, packs: int, mode: str) -> dict[str, A
     def looking(config: Any) -> Any:
         # The last result is written over, so that no time goes into asking the system for memory.
         run = jax.jit(lambda rules, state, last: look(config, rules, state), donate_argnums=2, keep_unused=True)
-        shape = (arenas, config.num_mechs, config.observation_size)
+        shape = (arenas, config.num_mechs, observation_layout(config).size)
         seen = state if config.observation == "modern" else state.replace(memory=None)
         return run, seen, jnp.zeros(shape, jnp.float32)
 

@@ -1,13 +1,13 @@
-"""Kill test: SIGKILL at random moments, many inside a save, resume each time, and compare with a run that nobody touched.
+"""Kill test: kill a run with SIGKILL at random moments, many inside a save, resume it, and compare it with one never killed.
 
     python benchmarks/kill_test.py --train-kills 30 --save-kills 70
 
-Two parts. `train` kills and resumes `echelon train` itself, on the smallest game there is. `save` kills a process that does
-hardly anything but write checkpoints in the background, through the same code, so that nearly every kill hits a write.
+There are two parts. `train` kills and resumes `echelon train` itself, on the smallest game. `save` kills a process that does
+hardly anything but write checkpoints in the background through the same code, so that nearly every kill hits a write.
 
-After every kill: each checkpoint in the directory must be whole (checksums), the last one no older than the last that was
-there before, and no more updates repeated than one save interval. In the end the last checkpoint, the best,
-and every number of the metrics but times and memory must equal those of the run that was left alone, bit for bit.
+After every kill each checkpoint in the directory must be whole (checksums), the last one must be no older than the last one
+before the kill, and no more updates may be repeated than one save interval. At the end the last checkpoint, the best one and
+all metrics except times and memory must equal those of the run that was never killed, bit for bit.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Learning comparisons: several ways to train, several seeds each, equal environment steps, judged by games.
+"""Learning comparisons: several variants of training, several seeds each, equal environment steps, evaluated by games.
 
     python benchmarks/learning.py networks
     python benchmarks/learning.py ablations --seeds 0 1 2
@@ -19,7 +19,8 @@ import json
 from pathlib import Path
 from typing import Any
 
-from echelon_jax.cli.common import GameFlags, set_up_jax
+from echelon_jax.fields import seed_argument
+from echelon_jax.jax_setup import set_up_jax
 
 # The original's network with the numbers that suited it best.
 ORIGINAL_NETWORK = {"network": "original", "learning_rate": 1e-3, "entropy_coefficient": 0.001, "target_kl": 0.0}
@@ -33,7 +34,7 @@ SMALL = {
     "learning_rate_end": 0.2,
     "bank_size": 16,
 }
-# 1.5 million environment steps. Mechs answer for the result after their death only once they can fight (docs/results/learning.md).
+# 1.5 million environment steps. The result after a mech's death counts only once mechs can fight (docs/results/learning.md).
 LONG = {
     "updates": 180,
     "learning_rate_end": 0.1,
@@ -43,7 +44,7 @@ LONG = {
     "after_death_start": 80,
     "after_death_ramp": 40,
 }
-# Of each comparison: its variants as (what it changes in the training configuration, rules).
+# The variants of each comparison, as (changes of the training configuration, rules).
 COMPARISONS: dict[str, dict[str, tuple[dict[str, Any], str]]] = {
     "networks": {"modern": ({}, "revised"), "original": (ORIGINAL_NETWORK, "revised")},
     "ablations": {
@@ -56,6 +57,7 @@ COMPARISONS: dict[str, dict[str, tuple[dict[str, Any], str]]] = {
     "long": {"modern": (LONG, "revised")},
 }
 PRESETS = {"networks": "cpu", "ablations": "smoke", "rules": "cpu", "long": "cpu"}
+SIZES = {"smoke": 28, "cpu": 40}  # edge of the map by preset, in voxels
 TITLES = {
     "networks": "The modern network against the original's",
     "ablations": "What the parts of the modern learner do",
@@ -92,20 +94,22 @@ def untrained(config: Any, env_config: Any) -> Any:
 
 def run_seed(seed: int, preset: str, overrides: dict[str, Any], rules: str, games: int, folder: Path) -> dict[str, Any]:
     """Train one seed of a variant and evaluate it before and after."""
-    from echelon_jax.cli.evaluate import evaluate_policy
-    from echelon_jax.cli.train import DEFAULT_SIZE
+    from echelon_jax.config import EnvConfig
+    from echelon_jax.evaluation.matches import evaluate
     from echelon_jax.runs.checkpoint import load_policy
     from echelon_jax.runs.runner import Runner
     from echelon_jax.training.config import TrainConfig
 
-    env_config = GameFlags(rules=rules).config(DEFAULT_SIZE[preset])
+    make = EnvConfig.revised if rules == "revised" else EnvConfig.original
+    env_config = make(size_x=SIZES[preset], size_y=SIZES[preset])
     config = TrainConfig.preset(preset, **{**overrides, "seed": seed}).validate()
     resume = (folder / "checkpoints").exists()
     Runner(folder, config, env_config, resume=resume).train()
     lines = (folder / "metrics.jsonl").read_text().splitlines()
     results = {}
     for name, policy in (("untrained", untrained(config, env_config)), ("trained", load_policy(folder))):
-        results[name] = evaluate_policy(policy, "scripted", games=games, arenas=games, seed=EVALUATION_SEED)
+        result = evaluate(policy, "scripted", games=games, arenas=games, seed=EVALUATION_SEED)
+        results[name] = result.against["scripted"]
     keys = ("update", "env_steps", "env_steps_per_cpu_second", *SHOWN)
     curve = [{key: line.get(key) for key in keys} for line in map(json.loads, lines)]
     # From the lines, so that a run that was cut off and resumed costs all that it cost; compiling is not in them.
@@ -179,7 +183,7 @@ def page(name: str, report: dict[str, Any]) -> str:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("comparison", choices=sorted(COMPARISONS))
-    parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2])
+    parser.add_argument("--seeds", type=seed_argument, nargs="+", default=[0, 1, 2])
     parser.add_argument("--preset", help="instead of the comparison's own: cpu, and smoke for ablations")
     parser.add_argument("--updates", type=int, help="of each run instead of the preset's")
     parser.add_argument("--variant", nargs="+", help="train only these, for another process to put together")

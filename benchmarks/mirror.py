@@ -1,8 +1,10 @@
-"""Does a side have an advantage? The scripted opponent against itself: `python benchmarks/mirror.py --games 1600`.
+"""Mirror games: the scripted opponent against itself, to see whether a side has an advantage.
 
-Plays two games on every map, both teams driven by the same agent, and prints how often blue won with two 95 % intervals: Wilson's,
-which takes all games as independent, and one over maps, which does not (a map can favour whoever starts in a corner).
-Exit status 1 if one half lies outside Wilson's.
+    python benchmarks/mirror.py --games 1600
+
+It plays two games on every map and prints how often blue won, with two 95 % intervals. The Wilson interval treats all games as
+independent. The interval over maps does not, because a map can favour a corner. The exit status is 1 if one half lies outside
+the Wilson interval.
 """
 
 from __future__ import annotations
@@ -14,7 +16,8 @@ import sys
 import time
 from typing import Any
 
-from echelon_jax.cli.common import set_up_jax
+from echelon_jax.fields import seed_argument
+from echelon_jax.jax_setup import set_up_jax
 
 
 def mirror(games: int, arenas: int, size: int, packs: int, mode: str, seed: int, rules: str) -> dict[str, Any]:
@@ -71,7 +74,7 @@ def main() -> int:
     parser.add_argument("--size", type=int, default=40)
     parser.add_argument("--packs", type=int, default=1)
     parser.add_argument("--mode", choices=("full", "partial"), default="full")
-    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--seed", type=seed_argument, default=0)
     parser.add_argument("--rules", choices=("revised", "original"), default="revised")
     parser.add_argument("--threads", type=int, default=1)
     args = parser.parse_args()

@@ -14,7 +14,8 @@ from typing import Any
 
 import tyro
 
-from echelon_jax.cli.common import GameFlags, set_up_jax
+from echelon_jax.config import EnvConfig
+from echelon_jax.jax_setup import set_up_jax
 
 LADDER = ("scripted:trivial", "scripted:easy", "scripted:medium", "scripted:hard", "scripted:expert")
 PAIRS = (
@@ -36,14 +37,18 @@ class Opponents:
     """Of maps and draws."""
     pairs: tuple[str, ...] = ()
     """Only these pairs, such as `scripted:hard,scripted:medium`."""
-    game: tyro.conf.OmitArgPrefixes[GameFlags] = dataclasses.field(default_factory=GameFlags)
+    size: int = 40
+    """Edge of the square map in voxels."""
+    rules: str = "revised"
+    """Rule set: `revised` or `original`."""
     out: Path | None = None
     """File for the figures as JSON; written anew after every pair."""
     cost: bool = False
     """Time decisions and steps instead of playing."""
 
     def run(self) -> None:
-        config = self.game.config(40)
+        make = EnvConfig.revised if self.rules == "revised" else EnvConfig.original
+        config = make(size_x=self.size, size_y=self.size)
         set_up_jax(1)
         if self.cost:
             print(json.dumps(cost(config, self.arenas), indent=1))
@@ -77,7 +82,7 @@ def cost(config: Any, arenas: int, repeats: int = 30) -> dict[str, float]:
     env = Echelon(config)
     params = env.params(env.make_bank(maps(config, arenas, 0)))
     worlds = jnp.repeat(jnp.arange(arenas // 2, dtype=jnp.int32), 2)
-    state, _ = jax.jit(env.reset_batch)(params, jax.random.split(jax.random.key(0), arenas), worlds)
+    state, _ = jax.jit(env.reset_batch)(jax.random.split(jax.random.key(0), arenas), params, worlds)
     agents = {name: make_agent(name, config, alone=True) for name in ("scripted:original", "scripted:expert")}
     acts = {name: jax.jit(made.agent.act) for name, made in agents.items()}
     memory = {name: made.agent.init(params, state) for name, made in agents.items()}
@@ -92,7 +97,7 @@ def cost(config: Any, arenas: int, repeats: int = 30) -> dict[str, float]:
             )
             spent[name] += (time.process_time() - start) * (number > 0)
         start = time.process_time()
-        state, _ = jax.block_until_ready(step(params, jax.random.split(again, arenas), state, actions))
+        state, _ = jax.block_until_ready(step(jax.random.split(again, arenas), state, actions, params))
         spent["step"] += (time.process_time() - start) * (number > 0)
     out = {f"{name}, ms": 1000 * seconds / repeats for name, seconds in spent.items()}
     return out | {f"{name}, share of a step": spent[name] / spent["step"] for name in agents}

@@ -1,8 +1,8 @@
-"""What `--seeds N` costs: N learners in turn (`lax.map`) or side by side (`vmap`) in one program, against one alone.
+"""The cost of `--seeds N`: N learners in turn (`lax.map`) or side by side (`vmap`) in one program, compared with one alone.
 
     python benchmarks/seeds.py --seeds 3
 
-Prints processor seconds per launch and learner, of the best of some launches each, taken in turns, and seconds of compiling.
+It prints processor seconds per call and learner, the best of some calls each, which are made in turn, and seconds of compiling.
 """
 
 from __future__ import annotations
@@ -12,10 +12,10 @@ import time
 
 import jax
 
-from echelon_jax.cli.common import set_up_jax
 from echelon_jax.config import RULE_SETS, EnvConfig
 from echelon_jax.env.autoreset import AutoReset
 from echelon_jax.env.environment import Echelon
+from echelon_jax.jax_setup import set_up_jax
 from echelon_jax.runs.clock import cpu_seconds
 from echelon_jax.runs.seeds import shared_program
 from echelon_jax.training.config import TrainConfig
@@ -26,7 +26,7 @@ from echelon_jax.worldgen.bank import generate_worlds
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--seeds", type=int, default=2)
-    parser.add_argument("--launches", type=int, default=3)
+    parser.add_argument("--calls", type=int, default=3)
     parser.add_argument("--arenas", type=int, default=8)
     parser.add_argument("--size", type=int, default=28)
     parser.add_argument("--rules", choices=RULE_SETS, default="revised")
@@ -48,7 +48,7 @@ def main() -> None:
         print(f"{name}: compiled in {cpu_seconds() - began[1]:.0f} s of processor time", flush=True)
         programs[name], states[name] = program, start
     best: dict[str, float] = {}
-    for number in range(given.launches + 1):
+    for number in range(given.calls + 1):
         for name, program in programs.items():
             count = len(states[name])
             began_cpu = cpu_seconds()
@@ -59,9 +59,7 @@ def main() -> None:
                 best[name] = min(best.get(name, spent), spent)
     for name, spent in best.items():
         decisions = config.decisions_per_update * config.updates_per_call
-        print(
-            f"{name}: {spent:.2f} s per launch and learner ({1e6 * spent / decisions:.0f} us per decision of an arena)"
-        )
+        print(f"{name}: {spent:.2f} s per call and learner ({1e6 * spent / decisions:.0f} us per decision of an arena)")
 
 
 if __name__ == "__main__":

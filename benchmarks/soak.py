@@ -14,7 +14,9 @@ import sys
 import time
 from typing import Any
 
-from echelon_jax.cli.common import set_up_jax
+from echelon_jax.env.interfaces import action_layout
+from echelon_jax.fields import seed_argument
+from echelon_jax.jax_setup import set_up_jax
 
 STEPS_PER_LAUNCH = 40
 SPAWN_RADIUS = 0.5  # voxels; who has never been farther from its spawn is locked
@@ -49,9 +51,9 @@ def make_launch(env: Any, arenas: int) -> Any:
     def one(params: Any, carry: Any, key: Any) -> Any:
         state, home, farthest = carry
         env_key, action_key = jax.random.split(key)
-        shape = (arenas, config.num_mechs, config.action_size)
+        shape = (arenas, config.num_mechs, action_layout(config).size)
         actions = jax.random.uniform(action_key, shape, jnp.float32, -1.0, 1.0)
-        state, step = resetting.step_batch(params, jax.random.split(env_key, arenas), state, actions)
+        state, step = resetting.step_batch(jax.random.split(env_key, arenas), state, actions, params)
         over, mechs = step.episode_over, state.sim.mechs
         judged = over & (step.info.step_count >= FULL_GAME)
         still = judged[:, None] & step.info.alive & (farthest < SPAWN_RADIUS)
@@ -93,7 +95,7 @@ def soak(games: int, arenas: int, size: int, seed: int, rules: str, worlds: int 
     env = Echelon(make(size_x=size, size_y=size))
     params = env.params(env.make_bank(generate_worlds(env.config, bank_seeds(seed, 0, 0, worlds))))
     launch = make_launch(env, arenas)
-    state, _ = jax.jit(env.reset_batch)(params, jax.random.split(jax.random.key(seed), arenas))
+    state, _ = jax.jit(env.reset_batch)(jax.random.split(jax.random.key(seed), arenas), params)
     position = state.sim.mechs.position
     carry = (state, position + 0.0, jnp.zeros(position.shape[:2], jnp.float32))
     total: dict[str, int] = {"games": 0}
@@ -115,7 +117,7 @@ def main() -> int:
     parser.add_argument("--arenas", type=int, default=256)
     parser.add_argument("--worlds", type=int, default=1024)
     parser.add_argument("--size", type=int, default=40)
-    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--seed", type=seed_argument, default=0)
     parser.add_argument("--rules", choices=("revised", "original"), default="revised")
     parser.add_argument("--threads", type=int, default=1)
     args = parser.parse_args()

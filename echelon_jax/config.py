@@ -1,4 +1,4 @@
-"""Static configuration of an arena: sizes, clock and switches. Frozen and hashable; a different value is a new compile."""
+"""Static configuration of an arena: sizes, clock and switches. It is hashable, and another value compiles another program."""
 
 from __future__ import annotations
 
@@ -6,11 +6,12 @@ import dataclasses
 import math
 from typing import Any
 
+from echelon_jax.fields import check, documented, field, make_plain
 from echelon_jax.rules.formation import formation_pitch, smallest_map, smallest_rows
 
 OBSERVATION_MODES = ("full", "partial")
 INTERFACE_FIELDS = ("observation", "actions", "reward")
-INTERFACES = ("original", "modern")  # what those may be
+INTERFACES = ("original", "modern")  # implementations of this package; env/interfaces.py looks them up
 RULE_SETS = ("original", "revised")
 # Rules of the original that are revised where the switch is on, as it is by default.
 SWITCHES = (
@@ -38,131 +39,64 @@ def _require(ok: bool, field: str, allowed: str, value: object) -> None:
         raise ValueError(f"{field} must be {allowed}, got {value!r}")
 
 
-def _is_int(value: object) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool)
-
-
-def _is_number(value: object) -> bool:
-    return isinstance(value, (int, float)) and not isinstance(value, bool) and math.isfinite(value)
-
-
+@documented
 @dataclasses.dataclass(frozen=True)
 class EnvConfig:
     """Everything about an arena that is compiled in; by default the revised game, `EnvConfig.original()` is the original's.
-
-    Attributes:
-        size_x, size_y, size_z: map size in voxels. x and y at least 20, and y at least 4 + 7 per pack (4 + 8 with
-            spawn_without_overlap), so that two formations fit; terrain_on_small_maps asks for more (28 for one pack);
-            z from 8 to 32.
-        num_packs: packs of five mechs per team, 1 to 8.
-        dt: seconds per substep.
-        substeps: substeps per decision step.
-        max_episode_seconds: time limit of an episode.
-        observation_mode: "full" (every living mech is visible) or "partial" (radar, paint, heat, emissions, sight).
-        comm_dim: numbers in a message, 0 to 64; 0 removes messages from action and observation.
-        target_selection, ewar, observation_control, communication: the original's four enable switches.
-        voxel_size_m: edge of a voxel in metres; scales gravity only.
-        clearance_z: levels counted by the local obstacle map.
-        spawn_without_overlap ... tie_is_draw: the revised rules, one switch each, on by default; see docs/differences.md.
-        observation, actions, reward: "modern" (the default) or "original".
 
     Raises:
         ValueError: naming the field and its allowed values.
     """
 
-    size_x: int = 40
-    size_y: int = 40
-    size_z: int = 20
-    num_packs: int = 1
-    dt: float = 0.05
-    substeps: int = 5
-    max_episode_seconds: float = 60.0
-    observation_mode: str = "full"
-    comm_dim: int = 8
-    target_selection: bool = True
-    ewar: bool = True
-    observation_control: bool = True
-    communication: bool = True
-    voxel_size_m: float = 1.0
-    clearance_z: int = 4
-    spawn_without_overlap: bool = True
-    true_voxel_hp: bool = True
-    honour_focus: bool = True
-    fair_order: bool = True
-    own_team_counts_against: bool = True
-    clamp_before_collision: bool = True
-    shots_end_at_border: bool = True
-    smoke_opens: bool = True
-    ceiling: bool = True
-    ams_one_roll: bool = True
-    zone_on_the_ground: bool = True
-    fair_zone: bool = True
-    terrain_on_small_maps: bool = True
-    corridors_complete: bool = True
-    tie_is_draw: bool = True
-    observation: str = "modern"
-    actions: str = "modern"
-    reward: str = "modern"
+    size_x: int = field(40, "Size of the map along x, in voxels.", low=20, high=1000)
+    size_y: int = field(
+        40,
+        "Size of the map along y, in voxels; at least 4 + 7 per pack (4 + 8 with `spawn_without_overlap`), so that two"
+        " formations fit, and more with `terrain_on_small_maps` (28 for one pack) unless `size_x` gives the room.",
+        low=20,
+        high=1000,
+    )
+    size_z: int = field(20, "Height of the map, in voxels.", low=8, high=MAX_HEIGHT)
+    num_packs: int = field(1, "Packs of five mechs per team.", low=1, high=8)
+    dt: float = field(0.05, "Seconds of a substep.", low=0.005, high=0.2)
+    substeps: int = field(5, "Substeps of a decision step.", low=1, high=50)
+    max_episode_seconds: float = field(60.0, "Time limit of an episode, in seconds.", above=0, high=3600)
+    observation_mode: str = field(
+        "full",
+        "`full` (every living mech is visible) or `partial` (radar, paint, heat, emissions, sight).",
+        choices=OBSERVATION_MODES,
+    )
+    comm_dim: int = field(8, "Numbers in a message; 0 removes messages from action and observation.", low=0, high=64)
+    target_selection: bool = field(True, "Mechs choose their target (a switch of the original).")
+    ewar: bool = field(True, "Mechs have electronic warfare (a switch of the original).")
+    observation_control: bool = field(True, "Mechs choose how they sort what they observe (a switch of the original).")
+    communication: bool = field(True, "Mechs send messages to their pack (a switch of the original).")
+    voxel_size_m: float = field(1.0, "Edge of a voxel in metres; scales gravity only.", above=0)
+    clearance_z: int = field(
+        4, "Levels counted by the local obstacle map; at most the height of the carved lanes.", low=1, high=5
+    )
+    spawn_without_overlap: bool = field(True, "Mechs spawn apart instead of inside each other.")
+    true_voxel_hp: bool = field(True, "Voxels have their material's hit points everywhere.")
+    honour_focus: bool = field(True, "A focus that a weapon can reach is its target.")
+    fair_order: bool = field(True, "Firing order and wreck rolls are drawn.")
+    own_team_counts_against: bool = field(True, "Hurting one's own side is charged, not paid.")
+    clamp_before_collision: bool = field(True, "Moves are cut at the map edge before the collision test.")
+    shots_end_at_border: bool = field(True, "Shots end at the map's border.")
+    smoke_opens: bool = field(True, "Smoke shells open at the end of their flight and never count as hits.")
+    ceiling: bool = field(True, "No mech rises above the top of the map.")
+    ams_one_roll: bool = field(True, "Each ready heavy gets one roll per missile in reach of its point defence.")
+    zone_on_the_ground: bool = field(True, "Only a powered mech near the ground holds the zone.")
+    fair_zone: bool = field(True, "The zone is about equally far from both teams.")
+    terrain_on_small_maps: bool = field(True, "Small maps keep their terrain.")
+    corridors_complete: bool = field(True, "Lanes are carved up to the map's low edges.")
+    tie_is_draw: bool = field(True, "Equal scores are decided by hit points, then a draw.")
+    observation: str = field("modern", "Observation vector.", choices=INTERFACES, importable=True)
+    actions: str = field("modern", "Action vector.", choices=INTERFACES, importable=True)
+    reward: str = field("modern", "Reward (docs/rewards.md).", choices=INTERFACES, importable=True)
 
     def __post_init__(self) -> None:
-        for field in ("size_x", "size_y"):
-            value = getattr(self, field)
-            _require(_is_int(value) and 20 <= value <= 1000, field, "a whole number from 20 to 1000", value)
-        _require(
-            _is_int(self.size_z) and 8 <= self.size_z <= MAX_HEIGHT,
-            "size_z",
-            f"a whole number from 8 to {MAX_HEIGHT}",
-            self.size_z,
-        )
-        _require(
-            _is_int(self.num_packs) and 1 <= self.num_packs <= 8,
-            "num_packs",
-            "a whole number from 1 to 8",
-            self.num_packs,
-        )
-        _require(
-            _is_number(self.dt) and 0.005 <= self.dt <= 0.2, "dt", "a number of seconds from 0.005 to 0.2", self.dt
-        )
-        _require(
-            _is_int(self.substeps) and 1 <= self.substeps <= 50,
-            "substeps",
-            "a whole number from 1 to 50",
-            self.substeps,
-        )
-        _require(
-            _is_number(self.max_episode_seconds) and 0 < self.max_episode_seconds <= 3600,
-            "max_episode_seconds",
-            "a number above 0 and at most 3600",
-            self.max_episode_seconds,
-        )
-        _require(
-            self.observation_mode in OBSERVATION_MODES,
-            "observation_mode",
-            f"one of {', '.join(OBSERVATION_MODES)}",
-            self.observation_mode,
-        )
-        _require(
-            _is_int(self.comm_dim) and 0 <= self.comm_dim <= 64,
-            "comm_dim",
-            "a whole number from 0 to 64",
-            self.comm_dim,
-        )
-        for field in ("target_selection", "ewar", "observation_control", "communication", *SWITCHES):
-            _require(isinstance(getattr(self, field), bool), field, "true or false", getattr(self, field))
-        for field in INTERFACE_FIELDS:
-            _require(getattr(self, field) in INTERFACES, field, f"one of {', '.join(INTERFACES)}", getattr(self, field))
-        _require(
-            _is_number(self.voxel_size_m) and self.voxel_size_m > 0,
-            "voxel_size_m",
-            "a number above 0",
-            self.voxel_size_m,
-        )
-        _require(
-            _is_int(self.clearance_z) and 1 <= self.clearance_z <= 5,
-            "clearance_z",
-            "a whole number from 1 to 5, the height of the carved lanes",
-            self.clearance_z,
-        )
+        make_plain(self)
+        check(self)
         pitch = formation_pitch(self.spawn_without_overlap)
         rows = smallest_rows(self.num_packs, pitch)
         _require(self.size_y >= rows, "size_y", f"at least {rows} for {self.num_packs} packs a team", self.size_y)
@@ -202,21 +136,9 @@ class EnvConfig:
         return 5 * self.num_packs
 
     @property
-    def action_size(self) -> int:
-        """Components of one mech's action: 9 base, 5 target preferences, 4 observation controls, the message.
-
-        Modern: 9 base, a target preference per hostile and one for none, 3 of EWAR, the message.
-        """
-        if self.actions == "modern":
-            return 13 + self.team_size + self.comm_dim
-        return 18 + self.comm_dim
-
-    @property
-    def observation_size(self) -> int:
-        """Entries of one mech's observation; modern: 31 for each other mech, 678 in planes, the rest about the mech itself."""
-        if self.observation == "modern":
-            return 145 + 31 * (self.num_mechs - 1) + 678 + 5 * self.comm_dim
-        return 549 + 5 * self.comm_dim
+    def counts_effective_damage(self) -> bool:
+        """Whether damage is also counted as the target's loss, which every reward but the original's may be paid by."""
+        return self.reward != "original"
 
     @property
     def decision_seconds(self) -> float:

@@ -18,7 +18,7 @@ def wilson(wins: float, games: int, z: float = 1.96) -> tuple[float, float]:
 
 
 def paired_score(result: np.ndarray, z: float = 1.96) -> tuple[float, float, float]:
-    """Mean score (win 1, draw 1/2, loss 0) of paired games and its 95 % interval by default, maps taken as the independent units.
+    """Mean score (win 1, draw 1/2, loss 0) of paired games and its 95 % interval, with maps as the independent units.
 
     The two games of a map share its terrain; their mean is one observation. Cut to [0, 1]; (0, 1) with fewer than two maps.
     """

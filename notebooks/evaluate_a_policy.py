@@ -14,8 +14,9 @@
 # %% [markdown]
 # # Evaluate a policy in depth
 #
-# Win rates with their intervals, which weapons are used at which range, where the mechs are, whether the critic's values come true,
-# and one game from above. It reads the run of `train_in_five_minutes`; set `ECHELON_NOTEBOOK_RUN` for another.
+# This notebook shows win rates with their intervals, weapons by range, positions of the mechs, the calibration of the
+# critic, and one game from above. It reads the run of `train_in_five_minutes`; set `ECHELON_NOTEBOOK_RUN` for another
+# run.
 
 # %%
 import os
@@ -24,7 +25,7 @@ from pathlib import Path
 SMALL = os.environ.get("ECHELON_NOTEBOOKS") == "small"
 RUN = Path(os.environ.get("ECHELON_NOTEBOOK_RUN", "runs/notebook"))
 
-from echelon_jax.cli.common import set_up_jax
+from echelon_jax.jax_setup import set_up_jax
 
 set_up_jax()
 
@@ -43,7 +44,7 @@ from echelon_jax.viewing.topdown import write_gif
 policy = load_policy(RUN)
 record = Recorder(
     game=0, values=True
-)  # watches game 0 against the first opponent, and what the critic says of all of them
+)  # keeps the frames of game 0 against the first opponent, and all values of the critic
 opponents = ["scripted"] if SMALL else ["scripted", "scripted:0.3", "random"]
 result = echelon_jax.evaluate(policy, opponents, games=4 if SMALL else 200, record=record)
 against = result.against["scripted"]
@@ -51,8 +52,8 @@ against = result.against["scripted"]
 # %% [markdown]
 # ## Win rates
 #
-# The Wilson interval takes games for independent. The interval of the score takes maps for it: the two games of a map, one from
-# each side, share its terrain, and count as one observation.
+# The Wilson interval treats games as independent. The interval of the score treats maps as independent: the two games
+# of a map, one from each side, share its terrain and count as one observation.
 
 # %%
 for name, s in result.against.items():
@@ -63,10 +64,11 @@ for name, s in result.against.items():
     )
 
 # %% [markdown]
-# ## Weapons, habits, places
+# ## Weapons, habits, positions
 #
-# A pull "in reach" has a living enemy in range and arc of the weapon; "chances taken" turns that around. The maps are turned so
-# that the side's own spawn lies to the left. docs/evaluation.md defines every number.
+# A trigger pressed "in reach" has a living enemy in range and arc of the weapon. "Chances taken" is the share of such
+# moments in which the trigger is pressed. The maps are turned so that the side's own spawn lies to the left.
+# docs/evaluation.md defines every number.
 
 # %%
 pictures.evaluation_figure(result)
@@ -76,29 +78,29 @@ for name, numbers in against["behaviour"]["own"]["per_class"].items():
     print(f"{name:7} damage {numbers['damage_per_game']:6.1f}, kills {numbers['kills_per_game']:.2f}, reward: {parts}")
 
 # %% [markdown]
-# ## Do the critic's values come true?
+# ## Is the critic calibrated?
 #
-# For every decision of a living mech: what the critic said, in units of reward, against the discounted reward that came. The critic
-# learns returns divided by their running deviation, which the run's metrics tell. Points on the line are a calibrated critic.
-# Rewards after a mech's death, such as the game's result, are in what came; the undiscounted end is always there, since every game
-# is played to its end.
+# The plot compares, for every decision of a living mech, the critic's value in units of reward with the discounted
+# reward that followed. The critic learns returns divided by their running deviation, which the run's metrics hold.
+# The points of a calibrated critic lie on the line. The reward that followed includes rewards after the mech's death,
+# such as the game's result: every game is played to its end.
 
 # %%
 scale = read_lines(RUN)[-1]["return_deviation"]
-said, came = record.returns(policy.config.gamma)
-said = said * scale
-edges = np.unique(np.quantile(said, np.linspace(0, 1, 11)))
-groups = np.clip(np.searchsorted(edges, said, side="right") - 1, 0, len(edges) - 2)
-middle = np.array([said[groups == g].mean() for g in range(len(edges) - 1)])
-mean = np.array([came[groups == g].mean() for g in range(len(edges) - 1)])
-spread = np.array([came[groups == g].std() for g in range(len(edges) - 1)])
+value, followed = record.returns(policy.config.gamma)
+value = value * scale
+edges = np.unique(np.quantile(value, np.linspace(0, 1, 11)))
+groups = np.clip(np.searchsorted(edges, value, side="right") - 1, 0, len(edges) - 2)
+middle = np.array([value[groups == g].mean() for g in range(len(edges) - 1)])
+mean = np.array([followed[groups == g].mean() for g in range(len(edges) - 1)])
+spread = np.array([followed[groups == g].std() for g in range(len(edges) - 1)])
 figure, axis = plt.subplots(figsize=(5, 4))
 axis.errorbar(middle, mean, spread, fmt="o", capsize=3, label="mean and deviation of a tenth of the decisions")
 axis.plot(axis.get_xlim(), axis.get_xlim(), color="grey", lw=1, label="calibrated")
-axis.set(xlabel="value said", ylabel="discounted reward that came")
+axis.set(xlabel="value", ylabel="discounted reward that followed")
 axis.legend(fontsize=8)
 print(
-    f"correlation {np.corrcoef(said, came)[0, 1]:.2f}, mean error {np.mean(said - came):+.2f} over {len(said)} decisions"
+    f"correlation {np.corrcoef(value, followed)[0, 1]:.2f}, mean error {np.mean(value - followed):+.2f} over {len(value)} decisions"
 )
 
 # %% [markdown]

@@ -14,9 +14,10 @@
 # %% [markdown]
 # # The parity report
 #
-# Is this the same game as the original? Recorded states of the original are loaded, the recorded actions and draws are replayed for
-# one decision, and every field is compared with the next recorded state (docs/parity.md). `ECHELON_GOLDEN` names the folder of all
-# recordings; without it the small cases that travel with the project are compared.
+# Is this the same game as the original? This notebook loads recorded states of the original, replays the recorded
+# actions and draws for one decision, and compares every field with the next recorded state (docs/parity.md).
+# `ECHELON_GOLDEN` names the folder of all recordings. Without it the notebook compares the small recordings that come
+# with the project.
 
 # %%
 import os
@@ -24,14 +25,14 @@ from pathlib import Path
 
 SMALL = os.environ.get("ECHELON_NOTEBOOKS") == "small"
 
-from echelon_jax.cli.common import set_up_jax
+from echelon_jax.jax_setup import set_up_jax
 
 set_up_jax()
 
 import matplotlib.pyplot as plt
 from rich.console import Console
 
-from echelon_jax.cli.parity import compare_all
+from echelon_jax.parity.comparison import compare_all
 
 here = Path.cwd()
 project = next(place for place in (here, *here.parents) if (place / "tests" / "data" / "episodes").is_dir())
@@ -53,8 +54,8 @@ report.show(Console(width=120))
 # %% [markdown]
 # ## How close
 #
-# The largest difference of each float field that agrees within its tolerance, beside the number of rows that agree bit for bit.
-# The original computes in float64, this library in float32.
+# The left plot shows the largest difference of each float field that agrees within its tolerance. The right plot
+# shows the share of rows that agree bit for bit. The original computes in float64, this library in float32.
 
 # %%
 data = report.as_dict()
@@ -68,7 +69,7 @@ right.set(xlim=(0, 1), xlabel="share of rows that agree bit for bit")
 figure.tight_layout()
 
 # %% [markdown]
-# ## The verdict
+# ## The result
 
 # %%
 assert data["ok"], data["failures"]

@@ -14,10 +14,12 @@
 # %% [markdown]
 # # Train a policy in five minutes
 #
-# Two teams of five mechs fight for a zone. A recurrent policy learns against the scripted opponent, on two cores in about five
-# minutes; then it plays evaluation games on maps that training never saw. Open this file as a notebook with jupytext.
+# Two teams of five mechs fight for a zone. A recurrent policy learns against the scripted opponent, in about five
+# minutes on two cores. Then it plays evaluation games on maps that training never saw. Open this file as a notebook
+# with jupytext.
 #
-# `ECHELON_NOTEBOOKS=small` runs everything at toy size, as the tests do: it shows that the cells work, not what is learnt.
+# `ECHELON_NOTEBOOKS=small` runs everything at toy size, as the tests do. That shows that the cells work, but nothing
+# about learning.
 
 # %%
 import os
@@ -26,16 +28,16 @@ from pathlib import Path
 SMALL = os.environ.get("ECHELON_NOTEBOOKS") == "small"
 RUN = Path(os.environ.get("ECHELON_NOTEBOOK_RUN", "runs/notebook"))
 
-from echelon_jax.cli.common import set_up_jax
+from echelon_jax.jax_setup import set_up_jax
 
-set_up_jax()  # a persistent cache: the second time nothing compiles
+set_up_jax()  # with a persistent cache, so that a second run compiles nothing
 
 import matplotlib.pyplot as plt
 from rich.console import Console
 
 import echelon_jax
 from echelon_jax import EnvConfig
-from echelon_jax.cli.common import behaviour_table, games_table
+from echelon_jax.evaluation.tables import behaviour_table, games_table
 from echelon_jax.runs.description import read_lines
 from echelon_jax.runs.runner import Runner
 from echelon_jax.training.config import TrainConfig
@@ -43,8 +45,9 @@ from echelon_jax.training.config import TrainConfig
 # %% [markdown]
 # ## The game and the learner
 #
-# `EnvConfig()` is the revised game with its modern observation, actions and reward; `EnvConfig.original()` is the original to the
-# letter. A preset fills the training configuration, and every field can be overridden (docs/configuration.md).
+# `EnvConfig()` is the revised game with its modern observation, actions and reward; `EnvConfig.original()` is the
+# original to the letter. A preset fills the training configuration, and every field can be overridden
+# (docs/configuration.md).
 
 # %%
 game = EnvConfig(size_x=28, size_y=28) if SMALL else EnvConfig(size_x=40, size_y=40)
@@ -54,16 +57,17 @@ print(f"{config.updates} updates of {config.decisions_per_update} decisions of {
 # %% [markdown]
 # ## Train
 #
-# Rollout, opponent, resets, advantages and gradient steps are one compiled program; the host gets one small transfer per launch.
-# The run directory holds configuration, metrics, TensorBoard files and checkpoints; a run that was cut off goes on here.
+# Rollout, opponent, resets, advantages and gradient steps are one compiled program. The host gets one small transfer
+# per call. The run directory holds configuration, metrics, TensorBoard files and checkpoints. If the run was
+# interrupted, this cell continues it.
 
 # %%
 Runner(RUN, config, game, resume=(RUN / "checkpoints").is_dir()).train()
 # %% [markdown]
 # ## What happened
 #
-# One line per launch is in `metrics.jsonl`; docs/metrics.md says what each name means. A game lasts up to 240 decisions, so the
-# first launches may end none: there the rates are missing.
+# `metrics.jsonl` holds one line per call; docs/metrics.md says what each name means. A game lasts up to 240
+# decisions, so no game may end in the first calls, and the rates are missing there.
 
 # %%
 lines = read_lines(RUN)
@@ -83,7 +87,7 @@ figure.tight_layout()
 # %% [markdown]
 # ## Play
 #
-# Both sides of every map. The intervals tell how much of a difference is luck.
+# The policy plays both sides of every map. The intervals show how much of a difference may be luck.
 
 # %%
 games = 4 if SMALL else 100

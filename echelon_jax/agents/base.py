@@ -1,4 +1,4 @@
-"""What an opponent is: a vectorised function with its own small memory, acting for every mech of a batch of arenas."""
+"""The interface of opponents: a vectorised function with a small memory that acts for every mech of a batch of arenas."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from echelon_jax.env.state import EnvParams, EnvState
 
 
 class AgentParams(flax.struct.PyTreeNode):
-    """Numbers of an opponent that may change without a recompile; an agent ignores those it has no use for."""
+    """Numbers of an opponent that may change without compiling again. An agent ignores those that it does not use."""
 
     fire_probability: Float32[Array, ""]  # chance that wanted fire is not suppressed, 0 to 1
 
@@ -40,5 +40,5 @@ class Agent(Protocol):
         ...
 
     def reset_where(self, agent_state: Any, fresh_state: EnvState, mask: Bool[Array, " arenas"]) -> Any:
-        """Return the memory with a fresh one in the arenas of `mask`, whose episode in `fresh_state` has just begun."""
+        """Return the memory, replaced by a fresh one in the arenas of `mask`, whose episode has just begun in `fresh_state`."""
         ...

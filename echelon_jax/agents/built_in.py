@@ -14,14 +14,14 @@ from echelon_jax.env.state import EnvParams, EnvState
 
 
 class BuiltInParams(AgentParams):
-    """Which of the built-in opponents plays, and its numbers."""
+    """The numbers of the scripted opponent, and whether the random one plays instead."""
 
     random: Bool[Array, ""]
 
 
 @dataclasses.dataclass(frozen=True)
 class BuiltIn(Scripted):
-    """The scripted opponent, whose actions are replaced by the random one's where its BuiltInParams say so."""
+    """The scripted opponent. Random actions replace its own where its BuiltInParams say so."""
 
     def act(
         self,
@@ -31,7 +31,7 @@ class BuiltIn(Scripted):
         state: EnvState,
         keys: Key[Array, " arenas"],
     ) -> tuple[ScriptedState, Float32[Array, "arenas mechs actions"]]:
-        """Return the memory and the actions of all mechs, as the opponent that the BuiltInParams name would from the same keys."""
+        """Return the memory and the actions of all mechs; they are those of the opponent that the BuiltInParams name."""
         assert isinstance(agent_params, BuiltInParams)
         memory, scripted = super().act(params, agent_params, agent_state, state, keys)
         _, drawn = RandomAgent(self.config).act(params, agent_params, (), state, keys)

@@ -10,6 +10,7 @@ from jaxtyping import Array, Bool, Float32, Key
 
 from echelon_jax.agents.base import AgentParams
 from echelon_jax.config import EnvConfig
+from echelon_jax.env.interfaces import action_layout
 from echelon_jax.env.state import EnvParams, EnvState
 
 
@@ -32,7 +33,7 @@ class RandomAgent:
         keys: Key[Array, " arenas"],
     ) -> tuple[tuple[()], Float32[Array, "arenas mechs actions"]]:
         """Return the empty memory and uniform actions in [-1, 1)."""
-        shape = (self.config.num_mechs, self.config.action_size)
+        shape = (self.config.num_mechs, action_layout(self.config).size)
         actions = jax.vmap(lambda key: jax.random.uniform(key, shape, jnp.float32, -1.0, 1.0))(keys)
         return agent_state, actions
 

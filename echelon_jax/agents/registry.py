@@ -23,6 +23,7 @@ from echelon_jax.plugins import is_import_path, load
 
 SCRIPTED, RANDOM = "scripted", "random"
 ORIGINAL = "original"
+TRAINING_OPPONENTS = (SCRIPTED, RANDOM, *(f"{SCRIPTED}:{name}" for name in (ORIGINAL, *NAMES)))  # besides import paths
 FORMS = (
     f"scripted, scripted:RATE with a fire rate from 0 to 1, scripted:LEVEL with one of {', '.join(NAMES)}, random, or "
     "package.module:Class"
@@ -41,20 +42,10 @@ def is_agent_name(name: str) -> bool:
     return name in (SCRIPTED, RANDOM) or name.startswith(f"{SCRIPTED}:") or is_import_path(name)
 
 
-def check_opponent_name(name: str) -> None:
-    """Raise a ValueError unless a run can be trained against the agent of this name, by its form; rates are the run's own."""
-    kind, _, what = name.partition(":")
-    own = kind != SCRIPTED and is_import_path(name)
-    if name in (SCRIPTED, RANDOM) or (kind == SCRIPTED and what in (ORIGINAL, *NAMES)) or own:
-        return
-    levels = f"{SCRIPTED}:LEVEL with one of {', '.join(NAMES)}"
-    raise ValueError(f"opponent must be {SCRIPTED}, {levels}, {RANDOM}, or package.module:Class, got {name!r}")
-
-
 def make_agent(name: str, env_config: EnvConfig, fire_probability: float = 1.0, alone: bool = False) -> Made:
     """Return the agent of a name, made for a game.
 
-    Arguments:
+    Args:
         name: one of the forms above.
         env_config: the game.
         fire_probability: of a scripted opponent whose name tells no rate.

@@ -1,7 +1,7 @@
 """The original's scripted opponent for every mech of a batch of arenas (docs/spec/arena.md 1.1 to 1.4).
 
-It sees the whole state: aims at the nearest living enemy, drives to the zone, keeps a distance, fires what reaches, and
-frees itself by reversing and strafing when it has not moved for a while. The order is that of docs/spec/arena.md 1.2.
+It sees the whole state. It aims at the nearest living enemy, drives to the zone, keeps a distance, fires every weapon that
+reaches, and reverses and strafes when it has not moved for a while. The order is that of docs/spec/arena.md 1.2.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from jaxtyping import Array, Bool, Float32, Int32, Key
 from echelon_jax.agents.base import AgentParams
 from echelon_jax.agents.sight import target_sight
 from echelon_jax.config import EnvConfig
-from echelon_jax.env.modern.actions import from_original
+from echelon_jax.env.interfaces import actions_of
 from echelon_jax.env.state import EnvParams, EnvState
 from echelon_jax.rules import constants as k
 from echelon_jax.rules.mechs import HEAVY, LIGHT, MEDIUM, SCOUT, roster
@@ -50,7 +50,7 @@ class ScriptedParams(AgentParams):
 
 
 class ScriptedState(flax.struct.PyTreeNode):
-    """What each mech remembers."""
+    """The memory of each mech."""
 
     last_position: Float32[Array, "arenas mechs 3"]
     stuck: Int32[Array, "arenas mechs"]  # decisions without progress
@@ -71,7 +71,7 @@ class Scripted:
     config: EnvConfig
 
     def init(self, params: EnvParams, state: EnvState) -> ScriptedState:
-        """Return the memory of mechs that stand where `state` has them and have not acted yet."""
+        """Return the memory of mechs at their positions in `state` that have not acted yet."""
         shape = state.sim.mechs.alive.shape
         return ScriptedState(
             last_position=jnp.copy(state.sim.mechs.position),
@@ -84,7 +84,7 @@ class Scripted:
     def reset_where(
         self, agent_state: ScriptedState, fresh_state: EnvState, mask: Bool[Array, " arenas"]
     ) -> ScriptedState:
-        """Return the memory with that of `init` in the arenas of `mask`."""
+        """Return the memory, replaced by that of `init` in the arenas of `mask`."""
         return ScriptedState(
             last_position=jnp.where(mask[:, None, None], fresh_state.sim.mechs.position, agent_state.last_position),
             stuck=jnp.where(mask[:, None], 0, agent_state.stuck),
@@ -115,7 +115,7 @@ class Scripted:
         sign_draw: Float32[Array, "arenas mechs"],
         fire_draw: Float32[Array, "arenas mechs"],
     ) -> tuple[ScriptedState, Float32[Array, "arenas mechs actions"]]:
-        """`act` with its draws given: strafe to + iff `sign_draw` > 0.5, hold fire iff `fire_draw` > probability."""
+        """Do the same as `act` with given draws: strafe to + iff `sign_draw` > 0.5, hold fire iff `fire_draw` > probability."""
         numbers = (
             agent_params if isinstance(agent_params, ScriptedParams) else ScriptedParams(agent_params.fire_probability)
         )
@@ -140,9 +140,8 @@ class Scripted:
             ],
             -1,
         )
-        if self.config.actions == "modern":
-            target, _ = self._nearest_enemy(state)
-            actions = from_original(self.config, actions, jnp.where(acts, target, -1))
+        target, _ = self._nearest_enemy(state)
+        actions = actions_of(self.config).from_original(self.config, actions, jnp.where(acts, target, -1))
         memory = jax.tree.map(
             lambda new, old: jnp.where(alive.reshape(alive.shape + (1,) * (new.ndim - 2)), new, old),
             memory,

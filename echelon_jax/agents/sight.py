@@ -1,4 +1,4 @@
-"""What an opponent may see: terrain sight from each mech to one other, asked only where it matters."""
+"""Sight of opponents: whether terrain lies between each mech and one other, computed only where it is needed."""
 
 from __future__ import annotations
 

@@ -90,7 +90,7 @@ def contest(
 ) -> Contest:
     """Play two games per map, sides exchanged.
 
-    Arguments:
+    Args:
         game: what is played.
         worlds: the maps.
         a, b: agents by name, or policies; policies sample their actions.

@@ -132,7 +132,7 @@ def rate_period(
 
     Who did not play keeps rating and volatility; the deviation grows by the volatility, up to `system.most_deviation`.
 
-    Arguments:
+    Args:
         before: ratings before the period.
         played: the period's games.
         system: the constants.

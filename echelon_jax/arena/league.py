@@ -39,7 +39,7 @@ class Period(NamedTuple):
 class League:
     """The league in a folder. Reading needs no lock; every change reads, changes and writes under the lock.
 
-    Arguments:
+    Args:
         folder: where it is.
         in_memory: policies that `policy` keeps; one more drops the one that was used longest ago.
 
@@ -121,7 +121,7 @@ class League:
 
         What is there already is returned as it is: weights are told apart by their content.
 
-        Arguments:
+        Args:
             what: a path, or a name that `agents.registry` knows.
             name: for tables; by default made from the path.
             role: one of candidate, commander, anchor.

@@ -19,6 +19,7 @@ from typing import Any
 
 from echelon_jax.cli.common import set_up_jax
 from echelon_jax.cli.errors import UsageError
+from echelon_jax.env.interfaces import action_layout
 
 BENCHES = ("env", "train")
 SIZE = 60
@@ -101,9 +102,9 @@ def bench_env(arenas: int, seconds: float) -> dict[str, float]:
     def call(state: Any, params: Any, key: Any) -> Any:
         def one(state: Any, key: Any) -> tuple[Any, Any]:
             env_key, action_key = jax.random.split(key)
-            shape = (arenas, config.num_mechs, config.action_size)
+            shape = (arenas, config.num_mechs, action_layout(config).size)
             actions = jax.random.uniform(action_key, shape, jnp.float32, -1.0, 1.0)
-            state, step = resetting.step_batch(params, jax.random.split(env_key, arenas), state, actions)
+            state, step = resetting.step_batch(jax.random.split(env_key, arenas), state, actions, params)
             # Every result is used, so that nothing is optimised away.
             used = step.observation.sum() + step.reward.sum() + step.final_observation[:, 0, 0].sum()
             return state, (used, step.episode_over.sum())
@@ -111,7 +112,7 @@ def bench_env(arenas: int, seconds: float) -> dict[str, float]:
         state, (used, ended) = jax.lax.scan(one, state, jax.random.split(key, STEPS_PER_LAUNCH))
         return state, used.sum(), ended.sum()
 
-    state, _ = jax.jit(env.reset_batch)(params, jax.random.split(jax.random.key(0), arenas))
+    state, _ = jax.jit(env.reset_batch)(jax.random.split(jax.random.key(0), arenas), params)
     key = jax.random.key(1)
     compiled, trace_seconds, compile_seconds = _compile(jax.jit(call, donate_argnums=0), state, params, key)
     carry = [state]
@@ -226,10 +227,11 @@ def _processor() -> str:
 
 
 def _print_table(report: dict[str, Any]) -> None:
-    from rich.console import Console
     from rich.table import Table
 
-    console = Console()
+    from echelon_jax.terminal import PlainConsole
+
+    console = PlainConsole()
     console.print(report["machine"])
     names = [name for name in BENCHES if name in report]
     table = Table("", *names)

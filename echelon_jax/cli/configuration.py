@@ -11,14 +11,15 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from echelon_jax.cli.common import SWITCH_TEXTS
 from echelon_jax.cli.errors import UsageError, checked
-from echelon_jax.cli.fields import field_texts
 from echelon_jax.config import SWITCHES, EnvConfig
+from echelon_jax.fields import MAX_WHOLE, Allowed, allowed, help_texts
+from echelon_jax.markdown import row
 from echelon_jax.runs import migrations
 from echelon_jax.training.config import PRESETS, TrainConfig
 
-DESCRIBED = ("version", "jax", "git", "run", "format", "train", "env")  # keys of a run's config.json
+# Keys of a run's config.json.
+DESCRIBED = ("version", "jax", "git", "run", "format", "start_from", "started_from", "train", "env")
 
 
 def read_configuration(path: Path) -> tuple[dict[str, Any], dict[str, Any]]:
@@ -69,24 +70,19 @@ def page() -> str:
         "",
         "## Training",
         "",
-        f"| field | {' | '.join(PRESETS)} | |",
-        f"| --- | {' | '.join('---' for _ in PRESETS)} | --- |",
+        row("field", *PRESETS, "allowed", "meaning"),
+        row(*["---"] * (len(PRESETS) + 3)),
     ]
-    texts = field_texts(TrainConfig)
-    for field in dataclasses.fields(TrainConfig):
-        values = " | ".join(_show(getattr(preset, field.name)) for preset in presets)
-        lines.append(f"| `{field.name}` | {values} | {texts.get(field.name, '')} |")
-    lines += ["", "## Game", "", "| field | revised | original | |", "| --- | --- | --- | --- |"]
-    texts = field_texts(EnvConfig) | SWITCH_TEXTS
-    for field in dataclasses.fields(EnvConfig):
-        revised, original = (
-            _show(getattr(made, field.name))
-            for made in (
-                EnvConfig.revised(observation="modern", actions="modern", reward="modern"),
-                EnvConfig.original(),
-            )
-        )
-        lines.append(f"| `{field.name}` | {revised} | {original} | {texts.get(field.name, '')} |")
+    texts, may_be = help_texts(TrainConfig), allowed(TrainConfig)
+    for name in texts:
+        values = [_show(getattr(preset, name)) for preset in presets]
+        lines.append(row(f"`{name}`", *values, _range(may_be[name]), texts[name]))
+    lines += ["", "## Game", "", row("field", "revised", "original", "allowed", "meaning"), row(*["---"] * 5)]
+    texts, may_be = help_texts(EnvConfig), allowed(EnvConfig)
+    rule_sets = EnvConfig.revised(), EnvConfig.original()
+    for name in texts:
+        values = [_show(getattr(made, name)) for made in rule_sets]
+        lines.append(row(f"`{name}`", *values, _range(may_be[name]), texts[name]))
     lines += [
         "",
         "`--size`, `--packs` and `--mode` are short for `size_x` and `size_y`, `num_packs` and `observation_mode`; `--rules`",
@@ -98,7 +94,11 @@ def page() -> str:
 
 
 def _show(value: Any) -> str:
-    return "-" if value is None else f"{value}"
+    return "-" if value is None or value == "" else f"{value}"
+
+
+def _range(may_be: Allowed) -> str:
+    return may_be.words().removesuffix(f" to {MAX_WHOLE}")
 
 
 if __name__ == "__main__":

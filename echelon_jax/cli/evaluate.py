@@ -6,18 +6,19 @@ import dataclasses
 import json
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import tyro
 
 from echelon_jax.agents.registry import is_agent_name
-from echelon_jax.cli.common import behaviour_table, games_table, set_up_jax
-from echelon_jax.cli.errors import UsageError
+from echelon_jax.cli.common import set_up_jax
+from echelon_jax.cli.errors import UsageError, checked
+from echelon_jax.fields import check_seed
+from echelon_jax.terminal import PlainConsole
 
 if TYPE_CHECKING:
     from echelon_jax.evaluation.matches import Evaluation
     from echelon_jax.evaluation.recording import Recorder
-    from echelon_jax.runs.checkpoint import Policy
 
 
 @dataclasses.dataclass(frozen=True)
@@ -76,21 +77,36 @@ class EvaluateCommand:
                 record=record,
                 progress=None if self.json else show_progress,
             )
-            if self.out is not None:
-                self._write(self.out, result, record)
         except (CheckpointError, MissingExtra, ValueError) as error:
             raise UsageError(str(error)) from error
         except OSError as error:
             raise UsageError(f"cannot write to {self.out}: {error.strerror or error}") from error
+        self._report(result, record)
+        return 0
+
+    def _report(self, result: Evaluation, record: Recorder | None) -> None:
+        """Write what was played, print it, and draw it last; what cannot be written or drawn does not keep it from the rest."""
+        failures = []
+        if self.out is not None:
+            try:
+                (self.out / "evaluation.json").write_text(json.dumps(result.report(), indent=1))
+            except OSError as error:
+                failures.append(f"cannot write to {self.out}: {error.strerror or error}")
         if self.json:
             print(json.dumps(result.report(), indent=1))
         else:
-            from rich.console import Console
+            from echelon_jax.evaluation.tables import behaviour_table, games_table
 
-            console = Console()
+            console = PlainConsole()
             console.print(games_table(f"{self.policy} at update {result.update}", result.against))
             console.print(behaviour_table(result.against))
-        return 0
+        if self.out is not None and not failures:
+            try:
+                self._draw(self.out, result, record)
+            except OSError as error:
+                failures.append(f"cannot write to {self.out}: {error.strerror or error}")
+        if failures:
+            raise UsageError(failures[0])
 
     def _check(self) -> None:
         for name in ("games", "arenas"):
@@ -98,8 +114,7 @@ class EvaluateCommand:
                 raise UsageError(f"{name} must be an even number from 2, got {getattr(self, name)}")
         if not 0 <= self.fire_probability <= 1:
             raise UsageError(f"fire-probability must be from 0 to 1, got {self.fire_probability}")
-        if self.seed < 0:
-            raise UsageError(f"seed must be a whole number from 0, got {self.seed}")
+        checked(check_seed, self.seed)
         if not self.policy.exists():
             raise UsageError(f"there is no checkpoint at {self.policy}")
         if not self.opponents:
@@ -110,11 +125,10 @@ class EvaluateCommand:
             if not is_agent_name(name) and not Path(name).exists():
                 raise UsageError(f"opponents must be scripted, random or the path of a checkpoint, got {name!r}")
 
-    def _write(self, out: Path, result: Evaluation, record: Recorder | None) -> None:
+    def _draw(self, out: Path, result: Evaluation, record: Recorder | None) -> None:
         from echelon_jax.viewing.pictures import evaluation_figure, write_figure
         from echelon_jax.viewing.topdown import write_gif
 
-        (out / "evaluation.json").write_text(json.dumps(result.report(), indent=1))
         write_figure(out / "evaluation.png", evaluation_figure(result))
         if record is not None and record.game is not None:
             path = out / f"game{record.game}.gif"
@@ -125,35 +139,3 @@ def show_progress(opponent: str, done: int, total: int) -> None:
     """Show how many games are finished, on a terminal only."""
     if sys.stderr.isatty():
         print(f"\r{opponent}: {done} of {total} games", end="" if done < total else "\n", file=sys.stderr, flush=True)
-
-
-def evaluate_policy(
-    policy: Policy,
-    opponent: str,
-    other: Policy | None = None,
-    *,
-    games: int = 200,
-    arenas: int = 100,
-    seed: int = 0,
-    fire_probability: float = 1.0,
-    deterministic: bool = False,
-    show_progress: bool = False,
-) -> dict[str, Any]:
-    """Play `games` paired games of a policy against one opponent and return what `matches.evaluate` says of them."""
-    from echelon_jax.evaluation.matches import evaluate
-
-    result = evaluate(
-        policy,
-        opponent if other is None else other,
-        games=games,
-        arenas=min(arenas, games),
-        seed=seed,
-        fire_probability=fire_probability,
-        deterministic=deterministic,
-        progress=_SHOW if show_progress else None,
-    )
-    [summary] = result.against.values()
-    return summary
-
-
-_SHOW = show_progress

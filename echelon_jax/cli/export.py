@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -11,6 +12,7 @@ import tyro
 from echelon_jax.cli.common import GameFlags, set_up_jax
 from echelon_jax.cli.errors import UsageError, checked
 from echelon_jax.cli.train import DEFAULT_SIZE, TrainFlags
+from echelon_jax.fields import check_seed
 from echelon_jax.training.config import PRESETS, TrainConfig
 
 if TYPE_CHECKING:
@@ -49,11 +51,9 @@ class ExportCommand:
             raise UsageError(f"format must be one of {', '.join(FORMATS)}, got {self.format!r}")
         if self.log_std is not None and self.format != "original":
             raise UsageError("log-std is for --format original; other formats can play the mean themselves")
-        for name, least in (("check_steps", 1), ("seed", 0)):
-            if getattr(self, name) < least:
-                raise UsageError(
-                    f"{name.replace('_', '-')} must be a whole number from {least}, got {getattr(self, name)}"
-                )
+        if self.check_steps < 1:
+            raise UsageError(f"check-steps must be a whole number from 1, got {self.check_steps}")
+        checked(check_seed, self.seed)
         if not self.run_path.exists():
             raise UsageError(f"there is no run, checkpoint or file at {self.run_path}")
         set_up_jax(self.threads)
@@ -137,7 +137,7 @@ class ImportCommand:
     file: tyro.conf.Positional[Path]
     """A checkpoint file in the original's format."""
     run_dir: Path
-    """The run directory to make; give the same flags to `echelon train --resume --run-dir` afterwards."""
+    """The run directory to make; `echelon train --resume --run-dir` goes on with it."""
     preset: str = "cpu"
     """As for `train`."""
     game: tyro.conf.OmitArgPrefixes[GameFlags] = dataclasses.field(default_factory=lambda: GameFlags(rules="original"))
@@ -176,7 +176,7 @@ class ImportCommand:
         except (ExportError, CheckpointError) as error:
             raise UsageError(str(error)) from error
         print(f"wrote {path}")
-        print(f"go on with: echelon train --resume --run-dir {self.run_dir} and the same flags")
+        print(f"go on with: echelon train --resume --run-dir {shlex.quote(str(self.run_dir))}")
         return 0
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Sequence
 from typing import Annotated
@@ -16,6 +17,9 @@ from echelon_jax.cli.export import ExportCommand, ImportCommand
 from echelon_jax.cli.parity import ParityCommand
 from echelon_jax.cli.runs import RunsCommand
 from echelon_jax.cli.train import TrainCommand
+from echelon_jax.terminal import lenient_output
+
+INTERRUPTED, NOBODY_READS = 130, 141
 
 Command = (
     Annotated[TrainCommand, tyro.conf.subcommand("train")]
@@ -30,7 +34,12 @@ Command = (
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run one command; returns 0, 1 for a check that failed, 2 for wrong input (one sentence on standard error)."""
+    """Run one command and return its exit status.
+
+    0; 1 for a check that failed; 2 for wrong input (one sentence on standard error); 130 after Ctrl-C and 141 when whoever
+    read the output has gone, which is what a shell says of any program then.
+    """
+    lenient_output()
     command = tyro.cli(
         Command,  # type: ignore[arg-type]
         prog="echelon",
@@ -39,10 +48,25 @@ def main(argv: Sequence[str] | None = None) -> int:
         config=(tyro.conf.OmitArgPrefixes,),
     )
     try:
-        return command.run()
+        status = command.run()
+        sys.stdout.flush()
     except UsageError as error:
         print(f"echelon: {error}", file=sys.stderr)
         return 2
+    except BrokenPipeError:
+        _leave_output()
+        return NOBODY_READS
+    except KeyboardInterrupt:
+        print("echelon: interrupted", file=sys.stderr)
+        return INTERRUPTED
+    return status
+
+
+def _leave_output() -> None:
+    """Let Python flush what is left into nothing at its end, instead of failing once more."""
+    nothing = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(nothing, sys.stdout.fileno())
+    os.close(nothing)
 
 
 if __name__ == "__main__":

@@ -6,19 +6,12 @@ import dataclasses
 import fnmatch
 import json
 import sys
-import time
-from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING
-
-from rich.console import Console
 
 from echelon_jax.cli.common import set_up_jax
-from echelon_jax.cli.errors import UsageError
-
-if TYPE_CHECKING:
-    from echelon_jax.parity.fuzzing.fuzz import Result
-    from echelon_jax.parity.report import Report
+from echelon_jax.cli.errors import UsageError, checked
+from echelon_jax.parity.fuzzing.shapes import pair_of_turn
+from echelon_jax.terminal import PlainConsole
 
 SECTIONS = ("episodes", "queries", "worlds")
 MAX_WIDTH = 4096
@@ -56,8 +49,12 @@ class ParityCommand:
             UsageError: a flag out of range, or recordings that are not there.
         """
         chosen = self.select()
+        if self.fuzz:
+            checked(pair_of_turn)
         set_up_jax(self.threads)
-        errors = Console(stderr=True)
+        from echelon_jax.parity.comparison import compare_all
+
+        errors = PlainConsole(stderr=True)
 
         def progress(line: str) -> None:
             errors.print(line, style="dim", markup=False)
@@ -68,7 +65,7 @@ class ParityCommand:
             json.dump(report.as_dict(), sys.stdout, indent=2)
             sys.stdout.write("\n")
         else:
-            report.show(Console())
+            report.show(PlainConsole())
         return 1 if report.failures() else 0
 
     def select(self) -> dict[str, list[Path]]:
@@ -110,61 +107,3 @@ class ParityCommand:
             if not paths:
                 raise UsageError(f"golden must hold .npz files in {name}, found none in {str(self.golden)!r}")
         return chosen
-
-
-def compare_all(
-    chosen: dict[str, list[Path]],
-    width: int,
-    progress: Callable[[str], None],
-    steps: int = 0,
-    reference: bool = False,
-) -> Report:
-    """Compare the chosen files of each section; `progress` is told a line about each.
-
-    Args:
-        steps: random steps, shared by the shapes whose turn it is; the one with more packs gets a fifth.
-        reference: whether the plain reference follows the chosen episodes on its own.
-    """
-    from echelon_jax.parity.recorded.queries import QueryCount, check_rays, check_worlds
-    from echelon_jax.parity.recorded.teacher_forced import check_files
-    from echelon_jax.parity.report import Report
-
-    begun = time.monotonic()
-    report = Report()
-    if "worlds" in chosen:
-        report.worlds = QueryCount()
-        for path in chosen["worlds"]:
-            report.worlds.merge(check_worlds(path))
-            progress(f"{path.stem}: compared")
-    if "queries" in chosen:
-        report.rays = {}
-        for path in chosen["queries"]:
-            for name, count in check_rays(path).items():
-                report.rays.setdefault(name, QueryCount()).merge(count)
-            progress(f"{path.stem}: compared")
-    if "episodes" in chosen:
-        report.episodes = check_files(chosen["episodes"], width, progress)
-    if reference:
-        from echelon_jax.parity.recorded.free_running import follow_files
-
-        report.reference = follow_files(chosen.get("episodes", []), progress)
-    if steps:
-        report.fuzz = _fuzz(steps, progress)
-    report.seconds = time.monotonic() - begun
-    return report
-
-
-def _fuzz(steps: int, progress: Callable[[str], None]) -> dict[str, Result]:
-    from echelon_jax.parity.fuzzing import fuzz
-    from echelon_jax.parity.fuzzing.shapes import pair_of_turn, shapes
-
-    try:
-        small, large = pair_of_turn()
-    except ValueError as error:
-        raise UsageError(str(error)) from error
-    results = {}
-    for name, count in ((small, steps - steps // 5), (large, steps // 5)):
-        if count:
-            results[name] = fuzz.run(shapes()[name], range(count))
-            progress(f"{name}: {count} random steps compared")
-    return results

@@ -9,18 +9,19 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
-from rich.console import Console
 from rich.table import Table
 
 from echelon_jax.config import EnvConfig
 from echelon_jax.env.autoreset import AutoReset
 from echelon_jax.env.environment import Echelon
+from echelon_jax.env.interfaces import action_layout, observation_layout, observation_of
 from echelon_jax.env.layout import CONTACTS
 from echelon_jax.env.state import Bank, EnvParams
 from echelon_jax.policies.network_size import network_size
 from echelon_jax.policies.registry import make_network
 from echelon_jax.runs.runner import calls_between_saves
 from echelon_jax.sim.rules import sim_rules
+from echelon_jax.terminal import PlainConsole
 from echelon_jax.training.config import TrainConfig
 from echelon_jax.training.reward_weights import reward_weights
 from echelon_jax.training.trainer import TrainState, make_train
@@ -41,7 +42,7 @@ def abstract_bank(config: EnvConfig, worlds: int) -> Bank:
     def shape(dtype: Any, *rest: int) -> Any:
         return jax.ShapeDtypeStruct((worlds, *rest), dtype)
 
-    remembers = config.observation == "modern" and config.observation_mode == "partial"
+    remembers = observation_of(config).remembers_sightings(config)
     return Bank(
         material=shape(jnp.uint8, voxels),
         hp=shape(jnp.int16, voxels),
@@ -53,7 +54,7 @@ def abstract_bank(config: EnvConfig, worlds: int) -> Bank:
         position=shape(jnp.float32, n, 3),
         yaw=shape(jnp.float32, n),
         seed=shape(jnp.int32),
-        observation=shape(jnp.float32, n, config.observation_size),
+        observation=shape(jnp.float32, n, observation_layout(config).size),
         contact_slots=shape(jnp.int32, n, CONTACTS),
         known=shape(jnp.bool_, n, n) if remembers else None,
     )
@@ -139,7 +140,7 @@ def print_plan(
     runs: Path = Path("runs"),
 ) -> None:
     """Print shapes, memory and plan of a run."""
-    console = Console()
+    console = PlainConsole()
     c, e, needs = config, env_config, memory(config, env_config)
     needs.pop("parameters")
     steps = c.updates * c.decisions_per_update
@@ -150,8 +151,8 @@ def print_plan(
     table.add_row(
         "game", f"{e.team_size} against {e.team_size} on {e.size_x}x{e.size_y}x{e.size_z}, {e.max_steps} decisions"
     )
-    table.add_row("observation", f"float32 [{c.arenas}, {e.num_mechs}, {e.observation_size}], {e.observation}")
-    table.add_row("actions", f"float32 [{c.arenas}, {e.num_mechs}, {e.action_size}], {e.actions}")
+    table.add_row("observation", f"float32 [{c.arenas}, {e.num_mechs}, {observation_layout(e).size}], {e.observation}")
+    table.add_row("actions", f"float32 [{c.arenas}, {e.num_mechs}, {action_layout(e).size}], {e.actions}")
     table.add_row("reward", e.reward)
     table.add_row("network", f"{c.network}, {network_size(make_network(c, e), e.team_size)}")
     table.add_row(

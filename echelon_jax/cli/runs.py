@@ -38,8 +38,9 @@ class RunsCommand:
 
 
 def _print_table(folder: Path, found: list[RunSummary]) -> None:
-    from rich.console import Console
     from rich.table import Table
+
+    from echelon_jax.terminal import PlainConsole
 
     table = Table(title=f"{len(found)} runs under {folder}")
     for name in ("run", "what", "git", "updates", "saved", "best win rate", "last evaluation"):
@@ -55,4 +56,4 @@ def _print_table(folder: Path, found: list[RunSummary]) -> None:
             "-" if run.win_rate is None else f"{run.win_rate:.0%}",
             evaluation or "-",
         )
-    Console().print(table)
+    PlainConsole().print(table)

@@ -3,19 +3,23 @@
 from __future__ import annotations
 
 import dataclasses
+import re
+import shlex
 from pathlib import Path
 from typing import Any
 
 import tyro
 
-from echelon_jax.cli.common import GameFlags, behaviour_table, games_table, set_up_jax
+from echelon_jax.cli.common import GameFlags, set_up_jax
 from echelon_jax.cli.configuration import read_configuration
 from echelon_jax.cli.errors import UsageError, checked
 from echelon_jax.cli.fields import given, override_flags
 from echelon_jax.config import EnvConfig
+from echelon_jax.fields import check_seed
 from echelon_jax.training.config import PRESETS, TrainConfig
 
 DEFAULT_PRESET = "cpu"
+_ADDRESS = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+:/")  # gs://bucket/run, of which Path has dropped a slash
 DEFAULT_SIZE = {"smoke": 28, "cpu": 40, "gpu": 60}
 TrainFlags: Any = override_flags(TrainConfig, "TrainFlags")
 
@@ -33,7 +37,8 @@ class TrainCommand:
     run_dir: Path | None = None
     """Where the run goes; by default runs/<preset>-<size>-seed<seed>, with a number added if that exists."""
     resume: bool = False
-    """Continue the run in --run-dir from its last checkpoint, with its own configuration unless a preset is named."""
+    """Continue the run in --run-dir from its last checkpoint, with its own configuration unless a preset is named. With a preset
+    or --config, start it if there is none, so that one command line both starts and requeues a run."""
     start_from: Path | None = None
     """Begin with the policy of this run or checkpoint, trained on other maps, teams or opponents."""
     seeds: int = 1
@@ -70,8 +75,11 @@ class TrainCommand:
             raise UsageError(f"eval-games must be an even number from 0, got {self.eval_games}")
         if self.seeds < 1:
             raise UsageError(f"seeds must be a whole number from 1, got {self.seeds}")
-        if self.start_from is not None and (self.resume or self.seeds > 1):
-            raise UsageError("start-from must be left out with resume and with seeds")
+        if self.start_from is not None and self.seeds > 1:
+            raise UsageError("start-from must be left out with seeds")
+        if self.run_dir is not None and _ADDRESS.match(str(self.run_dir)):
+            raise UsageError(f"run-dir must be a directory of this machine, got the address {str(self.run_dir)!r}")
+        checked(check_seed, config.seed + self.seeds - 1, "seed + seeds - 1")
         if self.seeds > 1 and self.time_parts:
             raise UsageError("time-parts must be left out with seeds, whose rollouts are one program")
         set_up_jax(self.threads)
@@ -93,38 +101,30 @@ class TrainCommand:
 
             print_plan(config, env_config, run_dir, self.save_every, self.eval_games)
             return 0
-        run_dirs = [run_dir]
+        options: dict[str, Any] = {
+            "resume": self.resume,
+            "save_every": self.save_every,
+            "keep": self.keep,
+            "keep_best": self.keep_best,
+            "sinks": self._sinks,
+        }
+        run_dirs, stopped = [run_dir], False
         try:
             if self.seeds > 1:
                 from echelon_jax.runs.seeds import seed_directories, train_seeds
 
-                run_dirs = seed_directories(run_dir, self.seeds)
-                train_seeds(
-                    run_dir,
-                    config,
-                    env_config,
-                    self.seeds,
-                    lambda path, own: self._sinks(path, own, env_config),
-                    resume=self.resume,
-                    save_every=self.save_every,
-                    keep=self.keep,
-                    keep_best=self.keep_best,
-                )
+                run_dirs, stops = seed_directories(run_dir, self.seeds), list[bool]()
+                train_seeds(run_dir, config, env_config, self.seeds, on_stop=lambda: stops.append(True), **options)
+                stopped = bool(stops)
             else:
-                runner = Runner(
-                    run_dir,
-                    config,
-                    env_config,
-                    resume=self.resume,
-                    start_from=self.start_from,
-                    save_every=self.save_every,
-                    keep=self.keep,
-                    keep_best=self.keep_best,
-                    time_parts=self.time_parts,
-                )
-                runner.sinks = self._sinks(run_dir, config, env_config)
+                options |= {"start_from": self.start_from, "time_parts": self.time_parts}
+                runner = Runner(run_dir, config, env_config, **options)
                 runner.train()
-            if self.eval_games:
+                stopped = runner.stopped
+            if stopped:  # whoever stops a run gives it seconds, and evaluation games take minutes
+                for path in run_dirs:
+                    print(f"evaluate it with: echelon evaluate {shlex.quote(str(path))}")
+            elif self.eval_games:
                 for path in run_dirs:
                     self._evaluate(path, config.seed)
         except CheckpointError as error:
@@ -147,7 +147,10 @@ class TrainCommand:
         if self.resume and self.run_dir is not None and self.preset is None and saved is None:
             saved = self.run_dir / "seed0" if self.seeds > 1 else self.run_dir
             if not (saved / "config.json").is_file():
-                raise UsageError(f"run-dir must be a run to resume, and there is no config.json in {saved}")
+                raise UsageError(
+                    f"run-dir must be a run to resume, and there is no config.json in {saved}; "
+                    "to start a run where there is none, name a --preset or a --config too"
+                )
         changes = given(self.train)
         if saved is None:
             preset = self.preset or DEFAULT_PRESET
@@ -156,29 +159,26 @@ class TrainCommand:
         train, env = read_configuration(saved)
         return checked(TrainConfig(**{**train, **changes}).validate), self.game.config(DEFAULT_SIZE["cpu"], env)
 
-    def _sinks(self, run_dir: Path, config: TrainConfig, env_config: EnvConfig) -> list[Any]:
+    def _sinks(self, run_dir: Path, described: dict[str, Any]) -> list[Any]:
         if self.wandb is None:
             return []
-        from echelon_jax.runs.description import describe
         from echelon_jax.runs.sinks import WeightsAndBiases
 
-        return [WeightsAndBiases(self.wandb, run_dir, describe(config, env_config))]
+        return [WeightsAndBiases(self.wandb, run_dir, described)]
 
     def _evaluate(self, run_dir: Path, seed: int) -> None:
         import json
 
-        from rich.console import Console
-
-        from echelon_jax.cli.evaluate import evaluate_policy
+        from echelon_jax.cli.evaluate import show_progress
+        from echelon_jax.evaluation.matches import evaluate
+        from echelon_jax.evaluation.tables import behaviour_table, games_table
         from echelon_jax.runs.checkpoint import load_policy
+        from echelon_jax.terminal import PlainConsole
 
-        policy, console = load_policy(run_dir), Console()
+        policy, console = load_policy(run_dir), PlainConsole()
         console.print(f"Playing {self.eval_games} evaluation games on maps that training never saw ...")
-        results = {}
-        for name in ("scripted", "random"):
-            results[name] = evaluate_policy(
-                policy, name, games=self.eval_games, arenas=self.eval_games, seed=seed, show_progress=True
-            )
+        opponents, games = ("scripted", "random"), self.eval_games
+        results = evaluate(policy, opponents, games=games, arenas=games, seed=seed, progress=show_progress).against
         (run_dir / "evaluation.json").write_text(json.dumps(results, indent=1))
         console.print(games_table(f"{run_dir} after update {policy.update}", results))
         console.print(behaviour_table(results))

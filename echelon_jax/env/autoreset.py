@@ -9,6 +9,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float32, Int32, Key
 
 from echelon_jax.config import EnvConfig
+from echelon_jax.env.checks import unshared
 from echelon_jax.env.environment import Echelon, Maps, bank_maps, select_arenas, state_maps
 from echelon_jax.env.state import EnvParams, EnvState, Step
 from echelon_jax.sim.queues import compact
@@ -74,20 +75,20 @@ class AutoReset:
         return self.env.config
 
     def reset_batch(
-        self, params: EnvParams, keys: Key[Array, " arenas"], world_index: Int32[Array, " arenas"] | None = None
+        self, keys: Key[Array, " arenas"], params: EnvParams, world_index: Int32[Array, " arenas"] | None = None
     ) -> tuple[EnvState, Step]:
         """Begin an episode in every arena."""
-        return self.env.reset_batch(params, keys, world_index)
+        return self.env.reset_batch(keys, params, world_index)
 
     def step_batch(
         self,
-        params: EnvParams,
         keys: Key[Array, " arenas"],
         state: EnvState,
         actions: Float32[Array, "arenas mechs actions"],
+        params: EnvParams,
     ) -> tuple[EnvState, Step]:
         """One decision step of every arena, then a reset of those whose episode it ended."""
-        state, step = self.env.step_batch(params, keys, state, actions)
+        state, step = self.env.step_batch(keys, state, actions, params)
         over = step.episode_over
         worlds = self.env.draw_worlds(params, jax.vmap(lambda key: jax.random.fold_in(key, RESET_STREAM))(keys))
         *written, observation = write_rows(
@@ -109,4 +110,4 @@ class AutoReset:
             sim=small.sim.replace(grid=fresh.sim.grid),
             arena_map=small.arena_map.replace(occupancy=maps.occupancy, telemetry=maps.telemetry),
         )
-        return state, step.replace(observation=observation)
+        return unshared((state, step.replace(observation=observation)))

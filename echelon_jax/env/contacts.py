@@ -13,7 +13,8 @@ import numpy as np
 from jaxtyping import Array, Bool, Float32, Int32
 
 from echelon_jax.config import EnvConfig
-from echelon_jax.env.layout import CONTACT_ROW, CONTACTS
+from echelon_jax.env.layout import CONTACTS
+from echelon_jax.env.original.layout import CONTACT_ROW
 from echelon_jax.env.state import EnvState
 from echelon_jax.rules import constants as k
 from echelon_jax.rules.mechs import HEAVY, LIGHT, MEDIUM, SCOUT, roster

@@ -17,16 +17,13 @@ import numpy as np
 from jaxtyping import Array, Bool, Float32, Int32, Key
 
 from echelon_jax.config import EnvConfig
-from echelon_jax.env.actions import broadcast, decide, sanitise
+from echelon_jax.env import checks
+from echelon_jax.env.actions import broadcast, sanitise
 from echelon_jax.env.episode import add_score, episode_outcome, flags, team_hp, zone_distance, zone_tick
-from echelon_jax.env.layout import CONTACTS, Layout, action_layout, observation_layout
-from echelon_jax.env.modern import actions as actions_modern
-from echelon_jax.env.modern import observation as observations_modern
-from echelon_jax.env.modern.rewards import modern_rewards
-from echelon_jax.env.modern.rewards import rewards as rewards_modern
-from echelon_jax.env.original import observation as observation_original
-from echelon_jax.env.original.observation import Observed
-from echelon_jax.env.original.rewards import original_rewards, rewards
+from echelon_jax.env.interfaces import action_layout, actions_of, observation_layout, observation_of, reward_of
+from echelon_jax.env.layout import CONTACTS, Layout
+from echelon_jax.env.observed import Observed
+from echelon_jax.env.rewards import Transition
 from echelon_jax.env.state import (
     REWARD_COMPONENTS,
     STATISTICS,
@@ -35,9 +32,6 @@ from echelon_jax.env.state import (
     EnvParams,
     EnvState,
     Info,
-    ModernRewardWeights,
-    ObservationMemory,
-    RewardWeights,
     Step,
 )
 from echelon_jax.env.statistics import step_statistics
@@ -111,15 +105,13 @@ def fresh_state(
         episode_over=jnp.zeros(arenas, bool),
         reason=zeros,
         winner=zeros,
-        memory=observations_modern.first_memory(config, position, known) if config.observation == "modern" else None,
+        memory=observation_of(config).first_memory(config, position, known),
     )
 
 
-def observe(config: EnvConfig, rules: SimRules, state: EnvState) -> tuple[Observed, ObservationMemory | None]:
-    """What is seen in a state, original or modern, and the memory that the modern observation keeps."""
-    if config.observation == "modern":
-        return observations_modern.observe(config, rules, state)
-    return observation_original.observe(config, rules, state), None
+def observe(config: EnvConfig, rules: SimRules, state: EnvState) -> Observed:
+    """What every mech sees in a state, by the configured observation, and the memory that it keeps."""
+    return observation_of(config).observe(config, rules, state, actions_of(config).points_at_contacts)
 
 
 def select_arenas(mask: Bool[Array, " arenas"], old: Tree, new: Tree) -> Tree:
@@ -143,8 +135,8 @@ def _first_sight(
     """Observation, contact slots and who is known at the start of an episode in each of a chunk of worlds."""
     unseen = jnp.full((*yaw.shape, CONTACTS), -1, jnp.int32)
     state = fresh_state(config, rules, maps, zone, position, yaw, jnp.zeros(yaw.shape[0], jnp.int32), unseen)
-    seen, memory = observe(config, rules, state)
-    known = None if memory is None or memory.age is None else memory.age == 0
+    seen = observe(config, rules, state)
+    known = None if seen.memory is None or seen.memory.age is None else seen.memory.age == 0
     return seen.observation, seen.contact_slots, known
 
 
@@ -163,8 +155,8 @@ class Echelon:
     Example:
         >>> env = Echelon(EnvConfig.original(size_x=40, size_y=40))
         >>> params = env.params(env.make_bank(generate_worlds(env.config, range(8))))
-        >>> state, step = env.reset(params, jax.random.key(0))
-        >>> state, step = env.step(params, jax.random.key(1), state, jnp.zeros((10, 26)))
+        >>> state, step = env.reset(jax.random.key(0), params)
+        >>> state, step = env.step(jax.random.key(1), state, jnp.zeros((10, 26)), params)
     """
 
     config: EnvConfig
@@ -185,12 +177,12 @@ class Echelon:
 
     # Parameters and worlds.
 
-    def default_rewards(self) -> RewardWeights | ModernRewardWeights:
-        """The default weights of the reward that the configuration names."""
-        return modern_rewards(self.config) if self.config.reward == "modern" else original_rewards()
+    def default_rewards(self, gamma: float = 0.99) -> Any:
+        """The default weights of the configured reward; `gamma` is the learner's discount."""
+        return reward_of(self.config).default_weights(self.config, gamma)
 
-    def _weights(self, weights: RewardWeights | ModernRewardWeights) -> RewardWeights | ModernRewardWeights:
-        kind = ModernRewardWeights if self.config.reward == "modern" else RewardWeights
+    def _weights(self, weights: Any) -> Any:
+        kind = reward_of(self.config).weights_type
         if not isinstance(weights, kind):
             raise ValueError(
                 f"rewards must be {kind.__name__} for reward {self.config.reward!r}, got {type(weights).__name__}"
@@ -201,7 +193,7 @@ class Echelon:
         self,
         bank: Bank,
         rules: SimRules | None = None,
-        rewards: RewardWeights | ModernRewardWeights | None = None,
+        rewards: Any = None,
     ) -> EnvParams:
         """What a step reads besides the state: the bank, and rules and reward weights (the defaults without them).
 
@@ -221,10 +213,10 @@ class Echelon:
                 raise ValueError(
                     f"bank must be made for this configuration: {name} must have {size} entries a world, got {found}"
                 )
-        if bank.observation.shape[1:] != (c.num_mechs, c.observation_size):
+        if bank.observation.shape[1:] != (c.num_mechs, observation_layout(c).size):
             raise ValueError(
                 "bank must be made for this configuration: observation must be "
-                f"[{c.num_mechs}, {c.observation_size}] a world, got {bank.observation.shape[1:]}"
+                f"[{c.num_mechs}, {observation_layout(c).size}] a world, got {bank.observation.shape[1:]}"
             )
         return EnvParams(
             rules=sim_rules(c) if rules is None else rules,
@@ -284,41 +276,47 @@ class Echelon:
         )
 
     def reset_batch(
-        self, params: EnvParams, keys: Key[Array, " arenas"], world_index: Int32[Array, " arenas"] | None = None
+        self, keys: Key[Array, " arenas"], params: EnvParams, world_index: Int32[Array, " arenas"] | None = None
     ) -> tuple[EnvState, Step]:
         """Begin an episode in every arena, in worlds drawn from the keys or in the given rows of the bank."""
-        worlds = self.draw_worlds(params, keys) if world_index is None else world_index
+        size, count = params.bank.seed.shape[0], checks.check_keys(keys)
+        drawn = self.draw_worlds(params, keys) if world_index is None else None
+        worlds = checks.check_world_index(world_index, count, size) if drawn is None else drawn
         maps = Maps(*(rows[worlds] for rows in bank_maps(params.bank)))
         state = self.fresh_state(params, worlds, maps)
         observation = params.bank.observation[worlds]
+        if drawn is None:
+            observation = checks.mark_unknown_worlds(observation, worlds, size)
         arenas, n = state.sim.mechs.alive.shape
         none = jnp.zeros((arenas, n, len(REWARD_COMPONENTS)), jnp.float32)
-        return state, self._step(params, state, observation, none)
+        return checks.unshared((state, self._step(params, state, observation, none)), (params, keys))
 
     def step_batch(
         self,
-        params: EnvParams,
         keys: Key[Array, " arenas"],
         state: EnvState,
         actions: Float32[Array, "arenas mechs actions"],
+        params: EnvParams,
     ) -> tuple[EnvState, Step]:
         """One decision step of every arena, noise from its key. A finished arena stays as it is and rewards nothing."""
-        return self.step_batch_with_noise(params, state, actions, sample_noise(self.config, keys))
+        checks.check_keys(keys, state.episode_over.shape[0])
+        return self.step_batch_with_noise(sample_noise(self.config, keys), state, actions, params)
 
     def step_batch_with_noise(
         self,
-        params: EnvParams,
+        noise: Noise,
         state: EnvState,
         actions: Float32[Array, "arenas mechs actions"],
-        noise: Noise,
+        params: EnvParams,
     ) -> tuple[EnvState, Step]:
         """One decision step of every arena with given draws, in the order of docs/spec/environment.md 3.1."""
-        config, rules = self.config, params.rules
+        config, rules, layout = self.config, params.rules, self.action_layout()
         over = state.episode_over
+        checks.check_actions(config, layout, actions, over.shape[0])
 
         # Actions.
-        clean, bad_actions = sanitise(config, actions)
-        decision = (actions_modern.decide if config.actions == "modern" else decide)(config, state, clean)
+        clean, bad_actions = sanitise(config, layout, actions)
+        decision = actions_of(config).decide(config, state, clean)
         was_alive = state.sim.mechs.alive
         distance_before = zone_distance(state.arena_map, state.sim.mechs.position)
 
@@ -337,16 +335,24 @@ class Echelon:
         score, carry = add_score(config, state.score, state.score_carry, zone.tick)
         step_count = state.step_count + 1
         outcome = episode_outcome(config, mechs, score, carry, step_count)
-        weights, lives = self._weights(params.rewards), (was_alive, mechs.alive)
-        way = distance_before, zone_distance(state.arena_map, mechs.position)
-        if isinstance(weights, ModernRewardWeights):
-            gained = rewards_modern(config, weights, sim.tally, zone, outcome, *lives, *way, state.arena_map.zone[:, 2])
-        else:
-            gained = rewards(config, weights, sim.tally, zone, *lives, *way)
+        gained = reward_of(config).rewards(
+            config,
+            self._weights(params.rewards),
+            Transition(
+                tally=sim.tally,
+                zone=zone,
+                outcome=outcome,
+                was_alive=was_alive,
+                alive=mechs.alive,
+                distance_before=distance_before,
+                distance_after=zone_distance(state.arena_map, mechs.position),
+                radius=state.arena_map.zone[:, 2],
+            ),
+        )
         fallen, legged, hot = mechs.fallen > 0, mechs.leg_hp <= 0, shutdown(rules, mechs)
         advanced = state.replace(
             sim=None,
-            messages=broadcast(config, mechs.alive, clean),
+            messages=broadcast(config, layout, mechs.alive, clean),
             sort_mode=decision.sort_mode,
             hostile_only=decision.hostile_only,
             score=score,
@@ -360,21 +366,23 @@ class Echelon:
             winner=outcome.winner,
         )
         if state.memory is not None:
-            advanced = advanced.replace(memory=observations_modern.older(state.memory, state.sim.mechs.yaw, mechs.yaw))
+            advanced = advanced.replace(
+                memory=observation_of(config).later_memory(state.memory, state.sim.mechs.yaw, mechs.yaw)
+            )
         kept = select_arenas(over, state.replace(sim=None, arena_map=None), advanced.replace(arena_map=None))
         result = kept.replace(sim=sim, arena_map=state.arena_map)
 
         # Observations and statistics.
-        seen, memory = observe(config, rules, result)
+        seen = observe(config, rules, result)
         counted = step_statistics(sim.tally, state, fallen, legged, hot, bad_actions, seen.bad)
         result = result.replace(
             contact_slots=seen.contact_slots,
-            memory=memory,
+            memory=seen.memory,
             statistics=state.statistics + jnp.where(over[:, None, None], 0.0, counted),
         )
         components = jnp.where(over[:, None, None], 0.0, gained.components)
         step = self._step(params, result, seen.observation, components)
-        return result, step.replace(reward=jnp.where(over[:, None], 0.0, gained.total))
+        return checks.unshared((result, step.replace(reward=jnp.where(over[:, None], 0.0, gained.total))))
 
     def _step(self, params: EnvParams, state: EnvState, observation: Array, components: Array) -> Step:
         """The result of a step that led to `state`; the reward is zero until it is filled in."""
@@ -407,24 +415,24 @@ class Echelon:
     # One arena: a batch of one without its leading axis.
 
     def reset(
-        self, params: EnvParams, key: Key[Array, ""], world_index: Int32[Array, ""] | int | None = None
+        self, key: Key[Array, ""], params: EnvParams, world_index: Int32[Array, ""] | int | None = None
     ) -> tuple[EnvState, Step]:
         """Begin an episode in one arena, in a world drawn from the key or in the given row of the bank."""
-        worlds = None if world_index is None else jnp.asarray([world_index], jnp.int32)
-        return _alone(self.reset_batch(params, key[None], worlds))
+        worlds = None if world_index is None else checks.one_row(world_index)
+        return _alone(self.reset_batch(key[None], params, worlds))
 
     def step(
-        self, params: EnvParams, key: Key[Array, ""], state: EnvState, actions: Float32[Array, "mechs actions"]
+        self, key: Key[Array, ""], state: EnvState, actions: Float32[Array, "mechs actions"], params: EnvParams
     ) -> tuple[EnvState, Step]:
         """One decision step of one arena with noise from the key."""
-        return _alone(self.step_batch(params, key[None], _batch_of_one(state), jnp.asarray(actions)[None]))
+        return _alone(self.step_batch(key[None], _batch_of_one(state), jnp.asarray(actions)[None], params))
 
     def step_with_noise(
-        self, params: EnvParams, state: EnvState, actions: Float32[Array, "mechs actions"], noise: Noise
+        self, noise: Noise, state: EnvState, actions: Float32[Array, "mechs actions"], params: EnvParams
     ) -> tuple[EnvState, Step]:
         """One decision step of one arena with given draws (a `Noise` without its leading axis)."""
         return _alone(
-            self.step_batch_with_noise(params, _batch_of_one(state), jnp.asarray(actions)[None], _batch_of_one(noise))
+            self.step_batch_with_noise(_batch_of_one(noise), _batch_of_one(state), jnp.asarray(actions)[None], params)
         )
 
 

@@ -1,4 +1,4 @@
-"""How mechs play, counted during evaluation games only: weapons and reach, heat, the zone, where they are (docs/evaluation.md).
+"""Behaviour of mechs, counted during evaluation games only: weapons and reach, heat, zone, positions (docs/evaluation.md).
 
 The device adds up one `BehaviourSums` per game; `summarize_behaviour` turns many of them into named numbers on the host.
 """
@@ -14,9 +14,9 @@ import numpy as np
 from jaxtyping import Array, Bool, Float32, Int32
 
 from echelon_jax.config import EnvConfig
-from echelon_jax.env.actions import decide, sanitise
+from echelon_jax.env.actions import sanitise
 from echelon_jax.env.episode import zone_distance
-from echelon_jax.env.modern import actions as actions_modern
+from echelon_jax.env.interfaces import actions_of
 from echelon_jax.env.state import REWARD_COMPONENTS, EnvParams, EnvState, Step
 from echelon_jax.rules.mechs import CLASS_NAMES, LIGHT, MEDIUM, roster
 from echelon_jax.rules.weapons import (
@@ -92,7 +92,7 @@ class Sight(flax.struct.PyTreeNode):
 
 
 def window(config: EnvConfig) -> float:
-    """Half the edge in voxels of the square around the zone that positions are counted in; what lies outside counts at its rim."""
+    """Half the edge in voxels of the square around the zone in which positions are counted. Mechs outside count at its rim."""
     return 0.75 * max(config.size_x, config.size_y)
 
 
@@ -124,7 +124,7 @@ def no_behaviour(config: EnvConfig, state: EnvState) -> BehaviourSums:
 
 
 def look_around(config: EnvConfig, rules: SimRules, mechs: Mechs) -> Sight:
-    """Return which enemies each weapon could reach; walls, smoke and locks are not asked."""
+    """Return which enemies each weapon could reach. Walls, smoke and locks are not considered."""
     team = roster(config.num_packs).team
     enemy = jnp.asarray(team[:, None] != team[None, :])
     offset = mechs.position[:, None, :, :] - mechs.position[:, :, None, :]  # [arenas, shooter, target, 3]
@@ -163,7 +163,7 @@ def shots(config: EnvConfig, before: Mechs, after: EnvState) -> Float32[Array, "
 
 
 def _carried(config: EnvConfig) -> np.ndarray:
-    """bool [mechs, weapons]: who carries what."""
+    """bool [mechs, weapons]: whether a mech carries a weapon."""
     who = roster(config.num_packs).mech_class
     return np.stack([np.isin(who, list(TRIGGERS[w])) for w in range(len(WEAPON_NAMES))], -1)
 
@@ -210,7 +210,7 @@ def count_behaviour(
     after: EnvState,
     step: Step,
 ) -> tuple[BehaviourSums, Sight, Float32[Array, "arenas mechs weapons"]]:
-    """Return the sums with one decision added, and its sight and shots; games that were over add nothing."""
+    """Return the sums with one decision, its sight and its shots added. Games that were over add nothing."""
     rules, was, now, tally = env_params.rules, before.sim.mechs, after.sim.mechs, after.sim.tally
     running = ~before.episode_over[:, None]
     alive = was.alive & running
@@ -218,8 +218,9 @@ def count_behaviour(
     sight = look_around(config, rules, was)
     fired = jnp.where(running[..., None], shots(config, was, after), 0.0)
     within = sight.reach | look_around(config, rules, now).reach
-    clean, _ = sanitise(config, actions)
-    commands = (actions_modern.decide if config.actions == "modern" else decide)(config, before, clean).commands
+    chosen = actions_of(config)
+    clean, _ = sanitise(config, chosen.layout(config), actions)
+    commands = chosen.decide(config, before, clean).commands
     pulls = jnp.stack([pulled(config, commands)[w] for w in range(len(WEAPON_NAMES))], -1)
     able = (alive & ~off)[..., None] & _ready(config, was) & jnp.asarray(_carried(config))
 
@@ -347,11 +348,11 @@ def _class_numbers(config: EnvConfig, b: Behaviour, side: int, which: int, limit
 
 
 def summarize_behaviour(config: EnvConfig, behaviour: Behaviour, length: np.ndarray) -> dict[str, Any]:
-    """Named numbers of both players, "own" and "other"; what they mean is in docs/evaluation.md. None where there are no data.
+    """Return named numbers of both players, "own" and "other", which docs/evaluation.md explains; None where data are missing.
 
-    Arguments:
-        behaviour: of the games.
-        length: [games] decisions of each.
+    Args:
+        behaviour: sums of the games.
+        length: [games], the decisions of each game.
     """
     out: dict[str, Any] = {}
     b, games = behaviour, len(length)

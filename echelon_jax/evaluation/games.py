@@ -1,6 +1,7 @@
-"""Evaluation games: two players on the same maps from both sides, each game to the end that the environment gives it (D1, D2, D9).
+"""Evaluation games: two players on the same maps from both sides, each game to its end (D1, D2, D9).
 
-Arena 2k and 2k + 1 play world k; player A is blue in the first and red in the second. Nothing here looks at a single mech's flags.
+Arenas 2k and 2k + 1 play world k; player A is blue in the first and red in the second. The environment says when a game is
+over; the flags of single mechs are not read.
 """
 
 from __future__ import annotations
@@ -34,11 +35,11 @@ class Games(NamedTuple):
         result: 1 win, 0 draw, -1 loss.
         reason: index into REASONS.
         length: decision steps.
-        zone_seconds, team_hp: [games, 2], A and B at the end.
-        returns: [games, 2], sum of rewards over the game, mean over the mechs of A and of B.
-        statistics: [games, len(STATISTICS), 2], A and B.
+        zone_seconds, team_hp: [games, 2], of A and B at the end.
+        returns: [games, 2], sum of rewards over the game, averaged over the mechs of A and of B.
+        statistics: [games, len(STATISTICS), 2], of A and B.
         lost: shots and clouds that found no slot.
-        behaviour: how they were played.
+        behaviour: the behaviour of both players.
     """
 
     result: np.ndarray
@@ -62,7 +63,7 @@ class _Board(flax.struct.PyTreeNode):
 
 
 class _Seen(flax.struct.PyTreeNode):
-    """What a launch shows of its steps: the watched arena, and player A's critic."""
+    """What a call records of its steps: the watched arena, and player A's critic."""
 
     frame: Frame
     expected: Expected
@@ -72,13 +73,13 @@ class _Seen(flax.struct.PyTreeNode):
 def make_match(
     env: Echelon, a: Player, b: Player
 ) -> tuple[Callable[..., _Board], Callable[..., tuple[_Board, Array, _Seen]]]:
-    """Return (begin, advance), compiled once per pair of players: start paired games, and play some steps of all not over."""
+    """Return (begin, advance), compiled once per pair of players. `begin` starts paired games; `advance` plays some steps."""
     team = env.config.team_size
 
     def begin(env_params: EnvParams, key: Key[Array, ""]) -> _Board:
         worlds = env_params.bank.seed.shape[0]
         index = jnp.repeat(jnp.arange(worlds, dtype=jnp.int32), 2)
-        state, step = env.reset_batch(env_params, jax.random.split(key, 2 * worlds), index)
+        state, step = env.reset_batch(jax.random.split(key, 2 * worlds), env_params, index)
         memories = a.init(env_params, state, team), b.init(env_params, state, team)
         none = no_behaviour(env.config, state)
         return _Board(state, step.observation, jnp.zeros_like(step.reward), none, *memories)
@@ -95,7 +96,7 @@ def make_match(
         )
         keys = jax.random.split(key_env, board.observation.shape[0])
         actions, before = all_rows(ours, theirs), board.state
-        state, step = env.step_batch(env_params, keys, before, actions)
+        state, step = env.step_batch(keys, before, actions, env_params)
 
         # How it was played.
         behaviour, sight, fired = count_behaviour(env.config, env_params, board.behaviour, before, actions, state, step)
@@ -135,15 +136,15 @@ def play(
     record: Recorder | None = None,
     rewards: Any = None,
 ) -> Games:
-    """Play two games per world, A against B and with sides exchanged, each to its end.
+    """Play two games per world to their end, one from each side.
 
-    Arguments:
-        worlds: the maps, see `worldgen.bank.generate_worlds`.
+    Args:
+        worlds: the maps, from `worldgen.bank.generate_worlds`.
         a, b: players with their numbers.
         arenas: games side by side (even); more games are played in rounds of this many.
         progress: called with (games finished, games in all).
-        record: takes the frames of a game and the critic's values.
-        rewards: the reward weights that returns are counted by; the environment's defaults without them.
+        record: receives the frames of a game and the critic's values.
+        rewards: the reward weights of the returns; None for the environment's defaults.
 
     Raises:
         ValueError: if `arenas` is odd.
@@ -201,7 +202,7 @@ def _finished(state: EnvState, returns: Float32[Array, "arenas mechs"], behaviou
 
 
 def summarize_games(games: Games) -> dict[str, float | int]:
-    """Named numbers of a set of games for player A ("own") and B ("other"); rates 0 to 1, everything else per game."""
+    """Return named numbers of a set of games for player A ("own") and B ("other"): rates from 0 to 1, the rest per game."""
     count = len(games.result)
     wins = int((games.result == 1).sum())
     low, high = wilson(wins, count)

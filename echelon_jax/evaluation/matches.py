@@ -20,6 +20,7 @@ from echelon_jax.evaluation.behaviour import summarize_behaviour
 from echelon_jax.evaluation.games import Games, play, summarize_games
 from echelon_jax.evaluation.players import AgentPlayer, PolicyNumbers, PolicyPlayer
 from echelon_jax.evaluation.recording import Recorder
+from echelon_jax.fields import check_seed
 from echelon_jax.runs.checkpoint import Policy, load_policy
 from echelon_jax.training.reward_weights import reward_weights
 from echelon_jax.worldgen.bank import WorldArrays, evaluation_seeds, generate_worlds
@@ -32,11 +33,11 @@ class Evaluation:
     """What a policy did against each opponent.
 
     Attributes:
-        policy: where it came from.
-        update: updates it had trained for.
-        env_config: the game played.
-        against: by opponent: `evaluation.summarize_games`, seconds per game, and "behaviour" (docs/evaluation.md).
-        games: by opponent: every game as a row.
+        policy: the path of the policy.
+        update: the updates after which it was saved.
+        env_config: the game that was played.
+        against: by opponent, the numbers of `summarize_games`, seconds per game, and "behaviour" (docs/evaluation.md).
+        games: by opponent, every game as a row.
     """
 
     policy: str
@@ -46,7 +47,7 @@ class Evaluation:
     games: dict[str, Games]
 
     def report(self) -> dict[str, Any]:
-        """Return everything but the single games, ready for JSON."""
+        """Return everything except the single games, ready for JSON."""
         return {"policy": self.policy, "update": self.update, "against": self.against}
 
 
@@ -95,16 +96,16 @@ def evaluate(
 ) -> Evaluation:
     """Play a policy against each of several opponents, both sides of every map.
 
-    Arguments:
+    Args:
         policy: a loaded policy, or the path of a run or checkpoint.
         opponents: one or several of a name that `agents.registry` knows, the path of a run or checkpoint, a loaded policy.
-        games: against each opponent; even, two per map.
-        arenas: games side by side; even; by default all, up to MOST_ARENAS.
-        seed: of the maps (never used in training) and of every draw.
-        fire_probability: of a "scripted" without a rate.
-        deterministic: act by the policy's most likely action instead of a sample; opponents always sample.
-        record: takes frames and values of the games against the first opponent.
-        worlds: the maps, games / 2 of them, instead of those of `seed`.
+        games: games against each opponent; an even number, two per map.
+        arenas: games side by side; an even number; by default all, up to MOST_ARENAS.
+        seed: seed of the maps, which training never uses, and of every draw.
+        fire_probability: fire rate of a "scripted" without one.
+        deterministic: take the policy's most likely action instead of a sample; opponents always sample.
+        record: receives frames and values of the games against the first opponent.
+        worlds: games / 2 maps to use instead of those of `seed`.
         progress: called with (opponent, games finished, games in all).
 
     Raises:
@@ -114,6 +115,7 @@ def evaluate(
     for field, value in (("games", games), ("arenas", arenas)):
         if value is not None and (value < 2 or value % 2):
             raise ValueError(f"{field} must be an even number from 2, got {value}")
+    seed = check_seed(seed)
     source = str(policy) if isinstance(policy, (str, Path)) else "a loaded policy"
     policy = load_policy(policy) if isinstance(policy, (str, Path)) else policy
     config = policy.env_config

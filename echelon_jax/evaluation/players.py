@@ -1,4 +1,4 @@
-"""Who plays an evaluation game: an agent (scripted, random) or a trained network, behind one interface."""
+"""Players of evaluation games: an agent (scripted, random) or a trained network, behind one interface."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ Rows = Callable[[Array], Array]
 
 @runtime_checkable
 class Player(Protocol):
-    """One side of a game: acts for the mechs that `rows` selects. Frozen and hashable; its numbers are in `numbers`."""
+    """One side of a game. It acts for the mechs that `rows` selects. It is hashable; its arrays are in `numbers`."""
 
     def __hash__(self) -> int:
         """Equal players share a compiled match."""
@@ -73,14 +73,14 @@ class AgentPlayer:
 
 
 class PolicyMemory(flax.struct.PyTreeNode):
-    """What a policy carries from decision to decision, and what its critic said of the last one (in the critic's units)."""
+    """The memory of a policy, and its critic's value at the last decision, in the critic's units."""
 
     carry: Any
     value: Float32[Array, "arenas team"]
 
 
 class PolicyNumbers(flax.struct.PyTreeNode):
-    """What a trained policy needs to act: network parameters and the statistics that normalise its observations."""
+    """The arrays of a trained policy: network parameters and the moments that normalise its observations."""
 
     params: Params
     moments: Moments
@@ -91,8 +91,8 @@ class PolicyPlayer:
     """A network as a player; `numbers` are its PolicyNumbers.
 
     Attributes:
-        clip: of normalised features, None for none.
-        deterministic: act by the most likely raw action instead of a drawn one.
+        clip: limit of normalised features, None for no limit.
+        deterministic: take the most likely raw action instead of a drawn one.
     """
 
     network: Network

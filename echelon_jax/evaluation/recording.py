@@ -1,4 +1,4 @@
-"""Records of evaluation games: one watched game frame by frame, and what the player's critic expected of every decision."""
+"""Records of evaluation games: the frames of one watched game, and the critic's value at every decision."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from echelon_jax.rules.materials import AIR
 
 
 class Frame(flax.struct.PyTreeNode):
-    """One arena after a decision, as a picture needs it."""
+    """The state of one arena after a decision, as far as a picture needs it."""
 
     step: Int32[Array, ""]
     over: Bool[Array, ""]  # the game had ended before this decision
@@ -85,7 +85,7 @@ def frame_of(
 
 
 class Expected(flax.struct.PyTreeNode):
-    """What player A's critic said at a decision, in its own units, and what came of it; zeros for a player without one."""
+    """Player A's value at a decision, in the critic's units, and the reward that followed; zeros for a player without a critic."""
 
     value: Float32[Array, "arenas team"]
     reward: Float32[Array, "arenas team"]  # of the decision
@@ -98,7 +98,7 @@ class Recorder:
 
     Attributes:
         game: number of the game to watch, None for none; games 2k and 2k + 1 are played on map k.
-        values: keep what the critic expected of every decision of every game.
+        values: whether to keep the critic's value at every decision of every game.
     """
 
     game: int | None = None
@@ -107,11 +107,11 @@ class Recorder:
     _expected: list[list[Expected]] = dataclasses.field(default_factory=list)
 
     def begin_round(self) -> None:
-        """Say that the next launches play other games."""
+        """Note that the next calls play other games."""
         self._expected.append([])
 
     def take(self, frames: Frame, expected: Expected, watched: bool) -> None:
-        """Take what a launch of some steps recorded (leading axis: steps); `watched` if the frames are of the game wanted."""
+        """Take the records of some steps (leading axis: steps); `watched` says whether the frames show the wanted game."""
         if watched:
             host = jax.tree.map(np.asarray, frames)
             steps = int((~host.over).sum())
@@ -120,7 +120,7 @@ class Recorder:
             self._expected[-1].append(jax.tree.map(np.asarray, expected))
 
     def returns(self, gamma: float) -> tuple[np.ndarray, np.ndarray]:
-        """Return (value said, discounted reward to come), one row per decision of a living mech of player A.
+        """Return (value, discounted reward that followed), one row per decision of a living mech of player A.
 
         Raises:
             ValueError: no values were recorded.

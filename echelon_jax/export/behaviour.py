@@ -1,8 +1,9 @@
-"""Does an exported policy play as the JAX policy plays? Whole games in the plain numpy environment (`reference`).
+"""Comparison of an exported policy with the JAX policy over whole games in the plain numpy environment (`reference`).
 
     python -m echelon_jax.export.behaviour RUN --games 200
 
-plays the torch policy against the scripted opponent there, the JAX policy in the JAX environment, and compares the win rates.
+plays the torch policy in the numpy environment and the JAX policy in the JAX environment, both against the scripted opponent,
+and compares the win rates.
 """
 
 from __future__ import annotations
@@ -20,13 +21,13 @@ import numpy as np
 import torch
 import tyro
 
-from echelon_jax.agents.in_reference import AgentInReference
 from echelon_jax.agents.registry import make_agent
 from echelon_jax.config import EnvConfig
 from echelon_jax.export import torch_policy
 from echelon_jax.export.parity import TOLERANCE, differences, head_names, raw_heads
 from echelon_jax.export.weights import clip_of
 from echelon_jax.intervals import wilson
+from echelon_jax.parity.agent_in_reference import AgentInReference
 from echelon_jax.policies.features import read
 from echelon_jax.reference.environment import ReferenceEnv
 from echelon_jax.rules.mechs import TEAM_NAMES
@@ -42,9 +43,9 @@ class Followed(NamedTuple):
     """An episode that the JAX policy played on both sides while the torch policy watched.
 
     Attributes:
-        steps: decisions.
+        steps: number of decisions.
         worst: largest difference per head, over all decisions of living mechs.
-        outcome: how it ended.
+        outcome: how the episode ended.
     """
 
     steps: int
@@ -97,7 +98,7 @@ class Record(NamedTuple):
 
     @property
     def games(self) -> int:
-        """All of them."""
+        """Number of games."""
         return self.wins + self.draws + self.losses
 
     @property
@@ -115,8 +116,8 @@ def play_reference(
 ) -> Record:
     """Play two games per seed, one on each side, against the scripted opponent in the reference environment.
 
-    Arguments:
-        player: called with the game's number, returns the decisions of a player that remembers nothing yet.
+    Args:
+        player: a function of the game's number that returns the decisions of a player with an empty memory.
     """
     env = ReferenceEnv(config)
     opponent = AgentInReference(make_agent("scripted", config, fire_probability, alone=True), config)
@@ -187,7 +188,7 @@ class Behaviour:
 
     def run(self) -> int:
         """Play and print; returns 0 if everything agrees, else 1."""
-        from echelon_jax.cli.evaluate import evaluate_policy
+        from echelon_jax.evaluation.matches import evaluate
         from echelon_jax.export.torch_files import torch_module
         from echelon_jax.worldgen.bank import evaluation_seeds
 
@@ -210,9 +211,8 @@ class Behaviour:
         fire, player = self.fire_probability, torch_player(module, self.seed)
         theirs = play_reference(policy.env_config, player, seeds, fire, progress)
         arenas = min(self.games, 100)
-        summary = evaluate_policy(
-            policy, "scripted", games=self.games, arenas=arenas, seed=self.seed, fire_probability=fire
-        )
+        result = evaluate(policy, games=self.games, arenas=arenas, seed=self.seed, fire_probability=fire)
+        summary = result.against["scripted"]
         ours = Record(*(int(summary[name]) for name in ("wins", "draws", "losses")))
         good = agree(theirs, ours) and max(worst.values()) <= TOLERANCE
         for name, record in (("torch in the reference environment", theirs), ("JAX in the JAX environment", ours)):

@@ -1,14 +1,14 @@
 """The `modern` network for other programs: its parameters under torch's names, and its plan as plain numbers.
 
-The plan says what an observation and an action are made of (runs, slots, heads, what is legal, how an action is put together),
-so that who plays the policy needs none of this project's tables.
+The plan describes the parts of an observation and of an action: runs, slots, heads, action masks, and how an action is put
+together. So a program that plays the policy needs none of this project's tables.
 """
 
 from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 import jax
@@ -16,19 +16,15 @@ import numpy as np
 from flax.traverse_util import flatten_dict
 
 from echelon_jax.config import EnvConfig
-from echelon_jax.env.layout import Layout, action_layout, observation_layout
+from echelon_jax.env.interface import ALWAYS, Condition, Rule
+from echelon_jax.env.interfaces import action_layout, observation_of
 from echelon_jax.export.weights import Arrays, ExportError
+from echelon_jax.policies.action_mask import mask_rules
 from echelon_jax.policies.distributions import LOG_STD_RANGE
-from echelon_jax.policies.heads import COOLDOWNS, EWAR_LEVELS, WEAPON_TRIGGERS, Heads
+from echelon_jax.policies.heads import Heads
 from echelon_jax.policies.modern_network import SETS, ModernNetwork
 from echelon_jax.policies.network import Params
-from echelon_jax.rules.mechs import CLASS_NAMES, LIGHT, PACK_CLASSES, PACK_SIZE, SCOUT
-from echelon_jax.rules.weapons import MISSILE, SMOKE, TRIGGERS, WEAPONS
-
-Condition = list[Any]  # as torch_policy.Legality reads it
-Rule = list[list[Condition]]  # alternatives, each a list of conditions
-ALWAYS: Rule = [[]]
-NEVER: Rule = []
+from echelon_jax.rules.mechs import CLASS_NAMES
 
 
 def modern_dimensions(network: ModernNetwork, env_config: EnvConfig) -> dict[str, Any]:
@@ -36,7 +32,7 @@ def modern_dimensions(network: ModernNetwork, env_config: EnvConfig) -> dict[str
     module = network.module
     return {
         "observation": network.features.size,
-        "action": env_config.action_size,
+        "action": action_layout(env_config).size,
         "hidden": network.hidden,
         "lstm": network.lstm,
         "slot_width": module.slot_width,
@@ -49,7 +45,7 @@ def modern_dimensions(network: ModernNetwork, env_config: EnvConfig) -> dict[str
 
 
 def plan_of(network: ModernNetwork) -> dict[str, Any]:
-    """Return what an observation and an action are made of; JSON."""
+    """Return the parts of an observation and of an action as plain data for JSON."""
     features, structure, heads = network.features, network.structure, network.heads
     sets = [group for group in structure.slots if group.name in SETS]
     others = [(group.start, group.stop) for group in structure.slots if group.name not in SETS]
@@ -67,127 +63,68 @@ def plan_of(network: ModernNetwork) -> dict[str, Any]:
             for h in heads.table
         ],
         "log_std": [low, high, math.log(share / (1 - share))],
-        "legality": legality_rules(heads),
+        "legality": [_plain_rule(rule) for rule in mask_rules(heads.config)],
         "action": action_parts(heads),
         "classes": _class_rules(network),
     }
 
 
-def _class_rules(network: ModernNetwork) -> list[Rule]:
+def _class_rules(network: ModernNetwork) -> list[list[list[list[Any]]]]:
     """A rule per set of layers: one for all mechs, or one for each class."""
     if not network.class_networks:
-        return [ALWAYS]
+        return [_plain_rule(ALWAYS)]
     config = network.heads.config
-    layout = observation_layout(config)
-    return [[[_is_class(config, layout, {mech_class})]] for mech_class in range(len(CLASS_NAMES))]
+    shown = observation_of(config)
+    return [_plain_rule(((shown.is_class(config, {c}),),)) for c in range(len(CLASS_NAMES))]
 
 
 def _run(columns: slice) -> list[int]:
     return [columns.start, columns.stop]
 
 
-# -- Legality ---------------------------------------------------------------------------------------------------------------
+# -- Rules and actions as plain numbers -------------------------------------------------------------------------------------
 
 
-def legality_rules(heads: Heads) -> list[Rule]:
-    """Return a rule per column of a legality row: `Heads.action_mask` as numbers, entries counted in the raw observation."""
-    config, layout = heads.config, observation_layout(heads.config)
-
-    def scouts(also: bool) -> Rule:
-        return [[_is_class(config, layout, {SCOUT})]] if also else NEVER
-
-    rules: list[Rule] = []
-    for head in heads.table:
-        if head.name == "throttle":
-            rules += [ALWAYS, ALWAYS, [[_is_class(config, layout, {SCOUT, LIGHT})]], ALWAYS]
-        elif head.name == "trigger":
-            rules += [_trigger(config, layout, name) for name in heads.triggers]
-        elif head.name == "target":
-            rules += [ALWAYS, *(_target(config, layout, slot) for slot in range(heads.targets))]
-        elif head.name == "ewar":
-            rules += [ALWAYS, *[scouts(config.ewar)] * (head.size - 1)]
-        elif head.name == "sort":
-            rules += [ALWAYS, *[ALWAYS if config.observation_control else NEVER] * (head.size - 1)]
-        elif head.name == "message":
-            rules += [ALWAYS if config.communication else NEVER] * head.size
-        else:
-            raise ExportError(f"the exporter knows no action head {head.name!r}")
-    return rules
+def _plain_rule(rule: Rule) -> list[list[list[Any]]]:
+    """A rule as torch_policy reads it: alternatives, each a list of conditions."""
+    return [[_plain_condition(condition) for condition in conditions] for conditions in rule]
 
 
-def _is_class(config: EnvConfig, layout: Layout, classes: set[int]) -> Condition:
-    if config.observation == "modern":
-        start = layout["self/pack_row"].offset
-        return ["any", [start + row for row in range(PACK_SIZE) if PACK_CLASSES[row] in classes]]
-    return ["any", [layout["hull"].offset + c for c in sorted(classes)]]
-
-
-def _trigger(config: EnvConfig, layout: Layout, name: str) -> Rule:
-    """One of the weapons on the trigger is carried and, in the modern observation, fires within the decision."""
-    if name not in WEAPON_TRIGGERS:
-        return ALWAYS
-    rule = []
-    for weapon, by_class in TRIGGERS.items():
-        carriers = {c for c, trigger in by_class.items() if trigger == WEAPON_TRIGGERS[name]}
-        if carriers:
-            conditions = [_is_class(config, layout, carriers)]
-            if config.observation == "modern":
-                conditions += [["none", [layout["self/shutdown"].offset]], *_ready(config, layout, weapon)]
-            rule.append(conditions)
-    return rule
-
-
-def _ready(config: EnvConfig, layout: Layout, weapon: int) -> Iterator[Condition]:
-    if weapon in (MISSILE, SMOKE):  # one tube
-        cooling = [("missile_cooldown", MISSILE), ("smoke_cooldown", SMOKE)]
-    else:
-        cooling = [COOLDOWNS[weapon]]
-    for name, timed in cooling:
-        limit = np.float32(config.decision_seconds / WEAPONS[timed].cooldown + 1e-3)
-        yield ["at_most", layout[f"self/{name}"].offset, float(limit)]
-
-
-def _target(config: EnvConfig, layout: Layout, slot: int) -> Rule:
-    if not config.target_selection:
-        return NEVER
-    if config.observation == "modern":
-        return [[["any", [layout[f"hostile_{slot}/known"].offset]]]]
-    hostile = layout[f"contact_{slot}/relation"].offset + 1
-    return [[["any", [layout[f"contact_{slot}/used"].offset]], ["any", [hostile]]]]
-
-
-# -- Actions ----------------------------------------------------------------------------------------------------------------
+def _plain_condition(condition: Condition) -> list[Any]:
+    if condition.kind == "at_most":
+        return ["at_most", condition.entries[0], condition.limit]
+    return [condition.kind, list(condition.entries)]
 
 
 def action_parts(heads: Heads) -> list[dict[str, Any]]:
-    """Return how an action is put together from a raw action: `Heads.to_action` as data, in torch_policy's four kinds."""
-    config = heads.config
-    trigger = {name: heads["trigger"].raw_action.start + i for i, name in enumerate(heads.triggers)}
-    throttle, target, ewar = (_run(heads[name].raw_action) for name in ("throttle", "target", "ewar"))
-
-    def sign(name: str) -> dict[str, Any]:
-        return {"kind": "sign", "sample": [trigger[name], trigger[name] + 1]}
-
-    def choice(raw_action: list[int], first: int, stop: int, off: float) -> dict[str, Any]:
-        return {"kind": "choice", "sample": raw_action, "first": first, "stop": stop, "off": off, "on": 1.0}
-
-    parts: list[dict[str, Any]] = [{"kind": "tanh", "sample": throttle}]
-    if config.actions == "modern":
-        parts += [sign(name) for name in heads.triggers]
-        parts += [choice(target, 0, 1 + heads.targets, 0.0), choice(ewar, 0, len(EWAR_LEVELS), 0.0)]
-    else:
-        for name in heads.triggers[:-1]:
-            part = sign(name)
-            if name == "secondary":
-                part |= {"kind": "switch", "by": ewar, "levels": list(EWAR_LEVELS)}
+    """Return how an action is put together from a raw action: `ActionInterface.pieces` in torch_policy's words."""
+    parts: list[dict[str, Any]] = []
+    for piece in heads.actions.pieces(heads.config):
+        head = heads[piece.head]
+        columns = _run(head.raw_action)
+        if piece.kind == "tanh":
+            parts.append({"kind": "tanh", "sample": columns})
+        elif piece.kind == "choice":
+            parts.append(
+                {
+                    "kind": "choice",
+                    "sample": columns,
+                    "first": piece.first,
+                    "stop": head.size,
+                    "off": piece.off,
+                    "on": 1.0,
+                }
+            )
+        else:
+            trigger = columns[0] + heads.triggers.index(piece.entry)
+            part: dict[str, Any] = {"kind": "sign", "sample": [trigger, trigger + 1]}
+            if piece.kind == "switch":
+                part |= {"kind": "switch", "by": _run(heads["ewar"].raw_action), "levels": list(piece.levels)}
             parts.append(part)
-        parts += [choice(target, 1, 1 + heads.targets, -1.0)]
-        parts += [choice(_run(heads["sort"].raw_action), 0, heads["sort"].size, -1.0), sign("hostile_only")]
-    if config.comm_dim:
-        parts.append({"kind": "tanh", "sample": _run(heads["message"].raw_action)})
     widths = [p.get("stop", 0) - p.get("first", 0) or p["sample"][1] - p["sample"][0] for p in parts]
-    if sum(widths) != action_layout(config).size:
-        raise ExportError(f"an action has {action_layout(config).size} entries, its parts {sum(widths)}")
+    size = action_layout(heads.config).size
+    if sum(widths) != size:
+        raise ExportError(f"an action has {size} entries, its parts {sum(widths)}")
     return parts
 
 
@@ -244,7 +181,7 @@ _KINDS: Mapping[str, str] = {"kernel": "weight", "bias": "bias", "scale": "weigh
 
 
 def head_columns(heads: Heads) -> dict[str, slice]:
-    """Return by Gaussian head its columns among all log-stds."""
+    """Return, by Gaussian head, its columns among all log-stds."""
     sizes = {head.name: head.size for head in heads.table if head.kind == "gaussian"}
     ends = itertools.accumulate(sizes.values())
     return {name: slice(end - size, end) for (name, size), end in zip(sizes.items(), ends, strict=True)}

@@ -1,4 +1,4 @@
-"""Write a policy as ONNX, and run it with onnxruntime: the second road out, for players without torch."""
+"""Write a policy as ONNX for programs without torch, and run it with onnxruntime."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ INPUTS = ("observation", "h", "c", "done")
 
 
 def outputs_of(module: Policy) -> tuple[str, ...]:
-    """Return the names of an ONNX file's outputs; the modern network's begin with the action of its likeliest choices."""
+    """Return the names of an ONNX file's outputs. Those of the modern network begin with the action of its likeliest choices."""
     first = ("action",) if isinstance(module, ModernPolicy) else ()
     return (*first, *module.head_outputs, "value", "h_next", "c_next")
 
 
 class Deterministic(torch.nn.Module):
-    """A modern policy that also returns what it does if it does not explore, masks and the action's making included."""
+    """A modern policy that also returns the action of its likeliest allowed choices."""
 
     def __init__(self, policy: ModernPolicy) -> None:
         super().__init__()
@@ -45,7 +45,8 @@ class Deterministic(torch.nn.Module):
 def traced(module: Policy) -> torch.export.ExportedProgram:
     """Return a policy as a torch.export program; inputs are `INPUTS`, outputs `outputs_of`.
 
-    Original: any number of rows. Modern: any number of arenas, and of mechs of a team up to all: [arenas, mechs, ...].
+    The original network takes any number of rows. The modern network takes [arenas, mechs, ...] with any number of arenas, and
+    with up to all mechs of a team.
     """
     size, lstm = module.dimensions["observation"], module.dimensions["lstm"]
     rows: tuple[int, ...]

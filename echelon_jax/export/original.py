@@ -1,7 +1,7 @@
 """A policy as the checkpoint file of the original Echelon, and back (docs/spec/learner.md 2.2, 2.5, 3).
 
 The observation normaliser is folded into the first layer. A block `echelon_jax`, which the original's loaders ignore, keeps
-the unfolded layer and the normaliser, so that our own file comes back bit for bit.
+the unfolded layer and the normaliser, so that a file of this project comes back bit for bit.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ import torch
 
 from echelon_jax import __version__
 from echelon_jax.config import EnvConfig
+from echelon_jax.env.interfaces import action_layout
 from echelon_jax.export.torch_files import write_whole
 from echelon_jax.export.torch_policy import (
     PolicyError,
@@ -81,7 +82,7 @@ _ORIGINAL_SIZE = {"size_x": 20, "size_y": 20, "size_z": 20}  # the original's de
 
 
 class Imported(NamedTuple):
-    """A policy that was read, and what of its file could not be taken over, one sentence each."""
+    """A policy that was read, with one sentence for each part of its file that could not be taken over."""
 
     policy: Policy
     notes: tuple[str, ...]
@@ -93,7 +94,7 @@ class Imported(NamedTuple):
 def write_original(policy: Policy, path: str | Path, log_std: float | None = None) -> Path:
     """Write a .pt file that the original's league, evaluation and trainer load as it is; returns its path.
 
-    Arguments:
+    Args:
         log_std: replaces the spread of every action component; None keeps it. `NEARLY_DETERMINISTIC` makes the original,
             which always samples, play the mean.
 
@@ -213,7 +214,7 @@ def _adam(learning_rate: float, count: int) -> dict[str, Any]:
 
 
 def import_original(path: str | Path) -> Imported:
-    """Return the policy of a .pt file: our own export as it was before folding, the original's with no normaliser.
+    """Return the policy of a .pt file: an export of this project as before folding, or one of the original without normaliser.
 
     Raises:
         ExportError: missing, damaged, changed or foreign files, or a game that this program does not have.
@@ -228,9 +229,9 @@ def import_original(path: str | Path) -> Imported:
     features = features_of(env_config)
     hidden, size = state["encoder.0.weight"].shape
     actions, lstm = state["actor_mean.weight"].shape
-    if (size, actions) != (features.size, env_config.action_size):
+    if (size, actions) != (features.size, action_layout(env_config).size):
         raise ExportError(
-            f"env_cfg of {path} describes observations of {features.size} and actions of {env_config.action_size}, "
+            f"env_cfg of {path} describes observations of {features.size} and actions of {action_layout(env_config).size}, "
             f"its weights are made for {size} and {actions}"
         )
     block = found.get("echelon_jax")

@@ -1,4 +1,4 @@
-"""Does an exported policy act as the JAX policy does? Real observations, memory carried, every head compared."""
+"""Comparison of an exported policy with the JAX policy, head by head, on real observations with the memory carried."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from echelon_jax.config import EnvConfig
+from echelon_jax.env.interfaces import action_layout
 from echelon_jax.export.modern import head_columns
 from echelon_jax.export.weights import clip_of
 from echelon_jax.policies.distributions import SquashedGaussian
@@ -47,7 +48,7 @@ class Play(NamedTuple):
 
 
 def jax_steps(policy: Policy, observation: np.ndarray, done: np.ndarray, raw_action: np.ndarray | None = None) -> Heads:
-    """Return the heads of the JAX network over a sequence, memory carried from zeros.
+    """Return the heads of the JAX network over a sequence; the memory starts from zeros and is carried.
 
     Original network: [time, rows, obs], each row read as an arena of one mech, so that the shared telemetry of a row is its
     own, as any other program reads it. Modern network: [time, mechs, obs] of one team or [time, teams, mechs, obs]. (In an
@@ -73,7 +74,7 @@ def jax_steps(policy: Policy, observation: np.ndarray, done: np.ndarray, raw_act
 
 
 def raw_heads(distribution: Any) -> tuple[Any, ...]:
-    """Return what a distribution is made of, as the torch module returns it."""
+    """Return the parts of a distribution as the torch module returns them."""
     if isinstance(distribution, Factored):
         outputs, log_stds = distribution.outputs, distribution.log_stds
         names = distribution.heads.names
@@ -98,7 +99,7 @@ def _scan(network: Any, clip: float | None) -> Callable[..., Any]:
 
 
 def factored_of(network: ModernNetwork, heads: Heads) -> Factored:
-    """Return the distribution that these outputs make."""
+    """Return the distribution of these outputs."""
     log_stds = {name: jnp.asarray(heads["log_std"][..., run]) for name, run in head_columns(network.heads).items()}
     outputs = {head.name: jnp.asarray(heads["output"][..., head.action_mask]) for head in network.heads.table}
     return Factored(network.heads, outputs, log_stds, jnp.asarray(heads["legal"]) > 0.5)
@@ -107,7 +108,7 @@ def factored_of(network: ModernNetwork, heads: Heads) -> Factored:
 def _log_prob(network: Any, heads: Heads, raw_action: Any) -> Any:
     if isinstance(network, ModernNetwork):
         return _factored_log_prob(factored_of(network, heads), raw_action)
-    return SquashedGaussian(jnp.asarray(heads["mean"]), jnp.asarray(heads["log_std"])).log_prob(raw_action)
+    return SquashedGaussian(jnp.asarray(heads["mean"]), jnp.asarray(heads["log_std"])).action_log_prob(raw_action)
 
 
 @jax.jit
@@ -130,7 +131,7 @@ def torch_steps(module: Any, observation: np.ndarray, done: np.ndarray, raw_acti
         return torch.as_tensor(np.array(array), dtype=like.dtype, device=like.device)
 
     h, c = module.initial_state(*done.shape[1:])
-    density = getattr(module, "head_log_prob", module.log_prob_of)
+    density = getattr(module, "head_action_log_prob", module.log_prob_of)
     rows: list[list[np.ndarray]] = []
     with torch.no_grad():
         for t in range(len(observation)):
@@ -216,6 +217,6 @@ def random_games(env_config: EnvConfig, steps: int, seed: int = 0) -> Play:
         seen.append(step.observation)
         boundaries.append(np.full(len(step.observation), begins))
         living.append(step.info["alive"])
-        step = env.step(rng.uniform(-1.0, 1.0, (len(step.observation), env_config.action_size)))
+        step = env.step(rng.uniform(-1.0, 1.0, (len(step.observation), action_layout(env_config).size)))
         over = step.episode_over
     return Play(np.stack(seen), np.stack(boundaries), np.stack(living))

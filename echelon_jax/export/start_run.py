@@ -1,24 +1,25 @@
-"""A run that starts from a policy instead of from chance: update 0 of a run directory, for `train --resume`."""
+"""A run that starts from a policy instead of random parameters: update 0 of a run directory, for `train --resume`."""
 
 from __future__ import annotations
 
-import dataclasses
-import json
+import uuid
 from pathlib import Path
-from typing import Any
 
 import jax
 
-from echelon_jax import __version__
 from echelon_jax.config import EnvConfig
 from echelon_jax.env.autoreset import AutoReset
 from echelon_jax.env.environment import Echelon
+from echelon_jax.env.interfaces import action_layout
 from echelon_jax.export.weights import ExportError, described
 from echelon_jax.policies.registry import make_network
-from echelon_jax.runs import checkpoint
+from echelon_jax.runs import checkpoint, directory
 from echelon_jax.runs.checkpoint import CheckpointError, Policy
+from echelon_jax.runs.directory import Claim
+from echelon_jax.runs.lock import RunLock
+from echelon_jax.runs.warm_start import warm
 from echelon_jax.training.config import TrainConfig
-from echelon_jax.training.trainer import TrainState, make_train
+from echelon_jax.training.trainer import make_train
 from echelon_jax.worldgen.bank import bank_contents, generate_worlds
 
 
@@ -32,7 +33,7 @@ def check_fits(policy: Policy, config: TrainConfig, env_config: EnvConfig) -> No
     network = make_network(config, env_config)
     ours = {
         "observation": network.features.size,
-        "action": env_config.action_size,
+        "action": action_layout(env_config).size,
         "hidden": config.hidden,
         "lstm": config.lstm,
     }
@@ -53,11 +54,6 @@ def check_fits(policy: Policy, config: TrainConfig, env_config: EnvConfig) -> No
         )
 
 
-def warm(state: TrainState, policy: Policy) -> TrainState:
-    """Return a fresh TrainState that starts from the parameters and the observation normaliser of a policy."""
-    return state.replace(params=policy.params, observation_moments=policy.observation_moments)  # type: ignore[attr-defined]
-
-
 def start_run(policy: Policy, run_dir: Path, config: TrainConfig, env_config: EnvConfig) -> Path:
     """Write update 0 of a run that starts from a policy; returns the checkpoint.
 
@@ -66,24 +62,27 @@ def start_run(policy: Policy, run_dir: Path, config: TrainConfig, env_config: En
         CheckpointError: the directory holds a run already, or cannot be written.
     """
     check_fits(policy, config, env_config)
-    if (run_dir / "config.json").exists():
-        raise CheckpointError(f"{run_dir} already holds a run; give another --run-dir")
+    with RunLock(run_dir) as lock:
+        claim = directory.look(run_dir, config, env_config, resume=False)
+        if claim.described is not None:
+            raise CheckpointError(f"{run_dir} already holds a run; give another --run-dir")
+        try:
+            return _write(policy, run_dir, claim, config, env_config)
+        except BaseException:
+            directory.undo(run_dir, lock.made)
+            raise
+
+
+def _write(policy: Policy, run_dir: Path, claim: Claim, config: TrainConfig, env_config: EnvConfig) -> Path:
     env = Echelon(env_config)
     trainer = make_train(AutoReset(env), config)
     slice_size = config.bank_swap_size if config.bank_swap_every else config.bank_size
     seeds = bank_contents(config.seed, config.bank_size // slice_size, slice_size, 0)
     env_params = env.params(env.make_bank(generate_worlds(env_config, seeds)))
     state = warm(trainer.init(jax.random.key(config.seed), env_params), policy)
-    described_run: dict[str, Any] = {
-        "version": __version__,
-        "jax": jax.__version__,
-        "train": dataclasses.asdict(config),
-        "env": dataclasses.asdict(env_config),
-        "started_from": policy.extra,
-    }
-    try:
-        run_dir.mkdir(parents=True, exist_ok=True)
-        (run_dir / "config.json").write_text(json.dumps(described_run, indent=1))
-    except OSError as error:
-        raise CheckpointError(f"cannot write to {run_dir}: {error.strerror or error}") from error
-    return checkpoint.save(run_dir, state, config, env_config, extra=policy.extra)
+    run = uuid.uuid4().hex[:12]
+    snapshot = checkpoint.snapshot(state, config, env_config, extra=policy.extra, run=run)
+    # The checkpoint first: a config.json without one would start a run from chance.
+    written = checkpoint.write(run_dir, snapshot)
+    directory.tell(run_dir, claim, config, env_config, {"run": run, "started_from": policy.extra})
+    return written

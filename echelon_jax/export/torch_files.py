@@ -1,4 +1,4 @@
-"""Write a policy for PyTorch users: weights as safetensors, a card beside them, and the one-file module that reads both."""
+"""Write a policy for PyTorch: the weights as safetensors, a card, and the one-file module that reads both."""
 
 from __future__ import annotations
 
@@ -16,7 +16,8 @@ import safetensors.numpy
 import torch
 
 from echelon_jax import __version__
-from echelon_jax.env.layout import Layout, action_layout, observation_layout
+from echelon_jax.env.interfaces import action_layout, observation_layout
+from echelon_jax.env.layout import Layout
 from echelon_jax.export import torch_policy
 from echelon_jax.export.modern import modern_dimensions, modern_state_of, plan_of
 from echelon_jax.export.parity import jax_steps
@@ -84,14 +85,14 @@ def _tensors(policy: Policy) -> Arrays:
 
 
 def write_whole(path: Path, data: bytes) -> None:
-    """Write a file beside its place and rename it into it, so that it is whole or not there."""
+    """Write a file under another name and rename it, so that it is whole or not there."""
     partial = path.with_name(f".partial-{path.name}")
     partial.write_bytes(data)
     os.replace(partial, path)
 
 
 def card_of(policy: Policy, weights: bytes, probe: bool = True) -> dict[str, Any]:
-    """Return the card of a policy whose weights are these bytes; `probe` for a file, that can then check itself."""
+    """Return the card of a policy with these weights. With `probe` the file can check itself."""
     config, env_config, network = policy.config, policy.env_config, policy.network
     sizes: dict[str, Any]
     if isinstance(network, ModernNetwork):

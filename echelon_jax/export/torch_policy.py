@@ -5,17 +5,17 @@
     acted = policy.act(observation, state, done)               # observation [5, obs], done [5]
     environment.step(acted.action); state = acted.state        # action [5, actions] in [-1, 1]
 
-A row is one mech, and the rows of a call are the mechs of one team; for many teams at once everything has a leading axis:
-observation [arenas, mechs, obs], `initial_state(arenas, mechs)`. What a mech does depends on its own row alone, so any of the
-team may be left out. Only the `modern` network's value looks at the other rows of a team: left out mechs are missing from it,
-and a single row is valued as if it were alone. `done` is true where an episode boundary lies before this observation: that row
-starts from an empty memory. The observation is the environment's own; the normaliser is inside, and so is what is legal.
+A row is one mech, and the rows of a call are the mechs of one team. For many teams at once everything has a leading axis:
+observation [arenas, mechs, obs], `initial_state(arenas, mechs)`. What a mech does depends on its own row alone, so you may leave
+out any mech of the team. Only the value of the `modern` network reads the other rows of the team: a mech that is left out is
+missing from it, and a single row is valued as if it were alone. `done` is true where an episode began with this observation;
+that row starts from an empty memory. The observation is the environment's own. The normaliser and the action mask are inside.
 
-Each row reads its own map planes. In training the planes that a team shares are read from whoever lives, so a dead mech, which
-is shown zeros, was given them all the same: its outputs differ there, and nobody uses them.
+Each row reads its own map planes. In training, a team reads the planes that it shares from whoever lives, so a dead mech, whose
+observation is zero, gets them too. Here it does not, so its outputs differ. Nobody uses them.
 
-`load_policy` also reads a `.pt` file in the original Echelon's format. As a script it checks a file against the numbers that
-its maker stored with it:
+`load_policy` also reads a `.pt` file in the original Echelon's format. Run as a script, this file checks a policy against the
+numbers that its writer stored with it:
 
     python torch_policy.py policy.safetensors
 """
@@ -60,23 +60,23 @@ class Acted(NamedTuple):
 
     Attributes:
         action: [*rows, actions] in [-1, 1].
-        log_prob: [*rows], log-density of the action (of the heads together).
+        log_prob: [*rows], log-prob of the action (of the heads together).
         value: [*rows], in the critic's units (returns less their mean, over their deviation).
         state: the memory after this observation.
-        sample: what the action was made of: [*rows, actions] before tanh, or the heads' choices [*rows, samples].
+        raw_action: what the action was made of: [*rows, actions] before tanh, or the heads' choices [*rows, samples].
     """
 
     action: Tensor
     log_prob: Tensor
     value: Tensor
     state: State
-    sample: Tensor
+    raw_action: Tensor
 
 
 class BasePolicy(nn.Module):
-    """What both networks have: sizes, a card, an observation normaliser, and `act`.
+    """The common part of both networks: sizes, a card, an observation normaliser, and `act`.
 
-    The normaliser is x' = clamp((x - shift) / scale, -limit, limit), limit being infinite for features that are not clipped.
+    The normaliser is x' = clamp((x - shift) / scale, -limit, limit). The limit is infinite for features that are not clipped.
     """
 
     network: str
@@ -97,20 +97,20 @@ class BasePolicy(nn.Module):
         return torch.minimum(torch.maximum(x, -self.observation_limit), self.observation_limit)
 
     def initial_state(self, *rows: int) -> State:
-        """Return the memory of rows that have seen nothing."""
+        """Return the memory at the start of an episode."""
         zeros = self.observation_shift.new_zeros(*rows, self.dimensions["lstm"])
         return State(zeros, zeros.clone())
 
     def choose(self, heads: Sequence[Tensor], deterministic: bool, generator: torch.Generator | None) -> Tensor:
-        """Return a sample, or the likeliest where `deterministic`."""
+        """Draw a raw action, or the likeliest where `deterministic`."""
         raise NotImplementedError
 
-    def action_of(self, sample: Tensor) -> Tensor:
-        """Return the environment's action [*rows, actions] of a sample."""
+    def action_of(self, raw_action: Tensor) -> Tensor:
+        """Return the environment's action [*rows, actions] of a raw action."""
         raise NotImplementedError
 
-    def log_prob_of(self, heads: Sequence[Tensor], sample: Tensor) -> Tensor:
-        """Return the log-density [*rows] of a sample's action."""
+    def log_prob_of(self, heads: Sequence[Tensor], raw_action: Tensor) -> Tensor:
+        """Return the log-prob [*rows] of a raw action's action."""
         raise NotImplementedError
 
     def _check(self, observation: Tensor) -> None:
@@ -130,12 +130,12 @@ class BasePolicy(nn.Module):
         deterministic: bool = False,
         generator: torch.Generator | None = None,
     ) -> Acted:
-        """Choose actions: a sample, or where `deterministic` the means and the likeliest choices.
+        """Choose actions: a drawn raw action, or where `deterministic` the means and the likeliest choices.
 
-        Arguments:
+        Args:
             observation: [mechs, obs] of one team or [arenas, mechs, obs].
             state: None for an empty memory. done: None for no boundary.
-            generator: of the draws, on the policy's device; None for torch's global one.
+            generator: generator of the draws, on the policy's device; None for torch's global one.
 
         Raises:
             ValueError: an observation of another shape.
@@ -146,14 +146,14 @@ class BasePolicy(nn.Module):
         if done is None:
             done = torch.zeros(rows, dtype=torch.bool, device=observation.device)
         *heads, value, h, c = self(observation, h, c, done)
-        sample = self.choose(heads, deterministic, generator)
-        return Acted(self.action_of(sample), self.log_prob_of(heads, sample), value, State(h, c), sample)
+        raw_action = self.choose(heads, deterministic, generator)
+        return Acted(self.action_of(raw_action), self.log_prob_of(heads, raw_action), value, State(h, c), raw_action)
 
 
 class LSTMCell(nn.Module):
     """One LSTM layer with the parameters of `torch.nn.LSTM`; rows of the matrices in the order i, f, g, o.
 
-    Written out because then it exports to other formats as a handful of plain operators.
+    It is written out, because then it exports to other formats as a handful of plain operators.
     """
 
     def __init__(self, inputs: int, size: int) -> None:
@@ -172,7 +172,7 @@ class LSTMCell(nn.Module):
 
 
 def _begun(done: Tensor, h: Tensor, c: Tensor) -> tuple[Tensor, Tensor]:
-    """The memory with zeros where an episode begins, whatever was in it."""
+    """Return the memory with zeros where an episode begins."""
     begin = done.bool()[..., None]
     return torch.where(begin, torch.zeros_like(h), h), torch.where(begin, torch.zeros_like(c), c)
 
@@ -185,7 +185,7 @@ class OriginalPolicy(BasePolicy):
 
     The state dictionary has the original's thirteen entries, and three for the normaliser.
 
-    Arguments:
+    Args:
         observation, action: entries of an observation and of an action.
         hidden, lstm: widths of the encoder and of the memory.
     """
@@ -209,7 +209,7 @@ class OriginalPolicy(BasePolicy):
     ) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
         """Run one decision.
 
-        Arguments:
+        Args:
             observation: [*rows, observation].
             h, c: the memory, [*rows, lstm] each.
             done: [*rows], bool or 0 and 1.
@@ -227,13 +227,13 @@ class OriginalPolicy(BasePolicy):
         mean, log_std = heads
         return mean if deterministic else mean + log_std.exp() * _normal(mean, generator)
 
-    def action_of(self, sample: Tensor) -> Tensor:
-        """Return tanh of a sample."""
-        return torch.tanh(sample)
+    def action_of(self, raw_action: Tensor) -> Tensor:
+        """Return tanh of a raw action."""
+        return torch.tanh(raw_action)
 
-    def log_prob_of(self, heads: Sequence[Tensor], sample: Tensor) -> Tensor:
-        """Return the log-density [*rows] of the action tanh(sample)."""
-        return log_prob(heads[0], heads[1], sample)
+    def log_prob_of(self, heads: Sequence[Tensor], raw_action: Tensor) -> Tensor:
+        """Return the log-prob [*rows] of the action tanh(raw_action)."""
+        return log_prob(heads[0], heads[1], raw_action)
 
 
 def _normal(like: Tensor, generator: torch.Generator | None) -> Tensor:
@@ -244,24 +244,24 @@ def _uniform(like: Tensor, generator: torch.Generator | None) -> Tensor:
     return torch.rand(like.shape, dtype=like.dtype, device=like.device, generator=generator)
 
 
-def log_det(sample: Tensor) -> Tensor:
-    """Return log(1 - tanh(sample)^2), finite for every finite sample."""
-    return 2.0 * (math.log(2.0) - sample - torch.logaddexp(-2.0 * sample, torch.zeros_like(sample)))
+def log_det(raw_action: Tensor) -> Tensor:
+    """Return log(1 - tanh(raw_action)^2), finite for every finite raw action."""
+    return 2.0 * (math.log(2.0) - raw_action - torch.logaddexp(-2.0 * raw_action, torch.zeros_like(raw_action)))
 
 
-def log_density(mean: Tensor, log_std: Tensor, sample: Tensor) -> Tensor:
-    """Return the log-density of each component of a Gaussian sample."""
-    z = (sample - mean) * torch.exp(-log_std)
+def gaussian_log_prob(mean: Tensor, log_std: Tensor, raw_action: Tensor) -> Tensor:
+    """Return the log-prob of each component of a Gaussian sample."""
+    z = (raw_action - mean) * torch.exp(-log_std)
     return -(0.5 * z * z + log_std + _HALF_LOG_TWO_PI)
 
 
-def log_prob(mean: Tensor, log_std: Tensor, sample: Tensor) -> Tensor:
-    """Return the log-density [*rows] of the action tanh(sample); finite for every finite sample."""
-    return (log_density(mean, log_std, sample) - log_det(sample)).sum(-1)
+def log_prob(mean: Tensor, log_std: Tensor, raw_action: Tensor) -> Tensor:
+    """Return the log-prob [*rows] of the action tanh(raw_action); finite for every finite raw action."""
+    return (gaussian_log_prob(mean, log_std, raw_action) - log_det(raw_action)).sum(-1)
 
 
 def sample_of(action: Tensor) -> Tensor:
-    """Return what `tanh` made an action of; components are clamped to 1e-6 inside (-1, 1) first."""
+    """Return the raw action of an action; components are clamped to 1e-6 inside (-1, 1) first."""
     inside = action.clamp(-1.0 + SQUASH_EPSILON, 1.0 - SQUASH_EPSILON)
     return 0.5 * (torch.log1p(inside) - torch.log1p(-inside))
 
@@ -270,7 +270,7 @@ def sample_of(action: Tensor) -> Tensor:
 
 
 class Norm(nn.Module):
-    """LayerNorm over the last axis, the variance as the mean of squares less the square of the mean."""
+    """LayerNorm over the last axis; the variance is the mean of squares minus the square of the mean."""
 
     def __init__(self, size: int) -> None:
         super().__init__()
@@ -285,11 +285,11 @@ class Norm(nn.Module):
 
 
 class Legality(nn.Module):
-    """What a row may choose, from its raw observation, by rules that the card states as numbers.
+    """The action mask of a row, from its raw observation, by rules that the card states as numbers.
 
-    A rule is a list of alternatives, an alternative a list of conditions, a condition one of ["any", entries]: one of them is
-    above 0; ["none", entries]: none is; ["at_most", entry, limit]. A rule holds if all conditions of one alternative do. The
-    tables are products of matrices of 0 and 1, so that hundreds of rules are five operators.
+    A rule is a list of alternatives, and an alternative is a list of conditions. A condition is ["any", entries] (one of the
+    entries is above 0), ["none", entries] (none is) or ["at_most", entry, limit]. A rule holds if all conditions of one of its
+    alternatives hold. The tables are products of matrices of 0 and 1, so hundreds of rules are five operators.
     """
 
     entries: Tensor
@@ -401,7 +401,7 @@ class ModernLayers(nn.Module):
         return torch.cat([pooled, embedded.amax(-2)], -1), embedded
 
     def encode(self, own: Tensor, shared: Tensor) -> tuple[Tensor, Tensor]:
-        """Return what the memory reads, and the embeddings of the slots that a target is chosen from."""
+        """Return the input of the LSTM, and the embeddings of the slots among which a target is chosen."""
         plan = self.plan
         me = torch.relu(self.self_layer(torch.cat([own[..., a:b] for a, b in plan["numbers"]], -1)))
         pooled = [self._pooled(i, own, me) for i in range(len(plan["sets"]))]
@@ -437,18 +437,25 @@ class ModernPolicy(BasePolicy):
 
     What an observation and an action are made of is in `plan`, plain numbers from the card: `shared` (start, number) of the map
     planes that a team sees alike; in the rest, the mech's own part, `numbers` (runs start, stop), `sets` of slots, `planes`
-    and `alive` (runs); `heads` with their columns in samples and in legality rows; `log_std` (low, high, middle of its range
+    and `alive` (runs); `heads` with their columns in raw actions and in action masks; `log_std` (low, high, middle of its range
     before the squash), `legality` (see Legality), `action` (see action_of), and `classes`: where every mech class has layers of
     its own, a rule per class by which a row says its class (a dead one says none and gets the first, unused).
 
-    Outputs of all heads lie in one row, in the columns of the legality row: means, and logits of triggers and choices.
+    - `shared`: start and number of the entries of the map planes that a team's mechs see alike. The rest is the mech's own part.
+    - `numbers`, `planes`, `alive`: runs (start, stop) in the own part; `sets`: its groups of slots.
+    - `heads`: their columns in samples and in action masks; `log_std`: low, high and middle of its range before the squash.
+    - `legality`: see Legality; `action`: see `action_of`.
+    - `classes`: a rule per class that says whether a row is of that class, if each mech class has layers of its own. A dead mech
+      is of none and gets the first layers; nobody uses its outputs.
 
-    Arguments:
+    The outputs of all heads lie in one row, in the columns of the action mask: means, and logits of triggers and choices.
+
+    Args:
         observation, action: entries of an observation and of an action.
         hidden, lstm: widths of the encoder and of the memory.
         slot_width, plane_width: widths of the embeddings of a slot and of a stack of planes.
-        mechs: of a team.
-        layer_norm, team_critic, attention: parts that can be left out.
+        mechs: mechs of a team.
+        layer_norm, team_critic, attention: whether the network has these parts.
     """
 
     network = "modern"
@@ -498,7 +505,7 @@ class ModernPolicy(BasePolicy):
     ) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor, Tensor]:
         """Run one decision.
 
-        Arguments:
+        Args:
             observation: [*arenas, mechs, observation]; the mechs are of one team.
             h, c: the memory, [*arenas, mechs, lstm] each.
             done: [*arenas, mechs], bool or 0 and 1.
@@ -547,7 +554,7 @@ class ModernPolicy(BasePolicy):
         return found
 
     def choose(self, heads: Sequence[Tensor], deterministic: bool, generator: torch.Generator | None) -> Tensor:
-        """Return a sample [*rows, samples], what is illegal left out: 0, or another choice."""
+        """Draw a raw action [*rows, samples], what is illegal left out: 0, or another choice."""
         drawn = []
         for head, (output, log_std, legal) in zip(self.heads, self.parts(heads).values()):
             if log_std is not None:
@@ -563,34 +570,34 @@ class ModernPolicy(BasePolicy):
                 drawn.append(score.argmax(-1, keepdim=True).to(output.dtype))
         return torch.cat(drawn, -1)
 
-    def head_log_prob(self, heads: Sequence[Tensor], sample: Tensor) -> Tensor:
-        """Return each head's log-probability [*rows, heads] of a sample; illegal components take no part."""
+    def head_action_log_prob(self, heads: Sequence[Tensor], raw_action: Tensor) -> Tensor:
+        """Return each head's log-probability [*rows, heads] of a raw action; illegal components take no part."""
         each = []
         for head, (output, log_std, legal) in zip(self.heads, self.parts(heads).values()):
-            x = sample[..., slice(*head["sample"])]
+            x = raw_action[..., slice(*head["sample"])]
             if head["kind"] == "categorical":
                 each.append(torch.log_softmax(_masked(output, legal), -1).gather(-1, x.long())[..., 0])
                 continue
             if log_std is not None:
-                density = log_density(output, log_std, x) - log_det(x)
+                density = gaussian_log_prob(output, log_std, x) - log_det(x)
             else:
                 density = x * output - torch.logaddexp(output, torch.zeros_like(output))
             each.append(torch.where(legal, density, torch.zeros_like(density)).sum(-1))
         return torch.stack(each, -1)
 
-    def log_prob_of(self, heads: Sequence[Tensor], sample: Tensor) -> Tensor:
-        """Return the log-probability [*rows] of a sample's action, all heads together."""
-        return self.head_log_prob(heads, sample).sum(-1)
+    def log_prob_of(self, heads: Sequence[Tensor], raw_action: Tensor) -> Tensor:
+        """Return the log-probability [*rows] of a raw action's action, all heads together."""
+        return self.head_action_log_prob(heads, raw_action).sum(-1)
 
-    def action_of(self, sample: Tensor) -> Tensor:
-        """Return the environment's action of a sample: the parts of the plan's `action` one after the other.
+    def action_of(self, raw_action: Tensor) -> Tensor:
+        """Return the environment's action of a raw action: the parts of the plan's `action` one after the other.
 
         Kinds: `tanh` of Gaussians; `sign`, 1 for a pulled trigger, else -1; `choice`, `on` for the chosen one of the numbers
         from `first` to `stop`, else `off`; `switch`, a trigger that a choice above 0 replaces by one of `levels`.
         """
         made = []
         for part in self.plan["action"]:
-            x = sample[..., slice(*part["sample"])]
+            x = raw_action[..., slice(*part["sample"])]
             if part["kind"] == "tanh":
                 made.append(torch.tanh(x))
             elif part["kind"] == "sign":
@@ -600,7 +607,7 @@ class ModernPolicy(BasePolicy):
                 chosen = (x == numbers).to(x.dtype)
                 made.append(part["off"] + (part["on"] - part["off"]) * chosen)
             else:
-                mode = sample[..., slice(*part["by"])]
+                mode = raw_action[..., slice(*part["by"])]
                 level = torch.zeros_like(mode)
                 for i, number in enumerate(part["levels"]):
                     level = level + number * (mode == i).to(x.dtype)
@@ -625,7 +632,7 @@ Policy = OriginalPolicy | ModernPolicy
 def load_policy(path: str | Path, device: str | torch.device = "cpu", dtype: torch.dtype = torch.float32) -> Policy:
     """Return the policy of a file, in evaluation mode, with its card as the attribute `card`.
 
-    Arguments:
+    Args:
         path: the .safetensors file (its card, NAME.json, lies beside it), a directory with `policy.safetensors`, or a .pt
             file in the original's format.
 
@@ -648,7 +655,7 @@ def load_policy(path: str | Path, device: str | torch.device = "cpu", dtype: tor
 
 
 def made(card: Mapping[str, Any], path: str | Path) -> Policy:
-    """Return the module that a card describes, its numbers not yet filled in.
+    """Return the module that a card describes, with its parameters not yet filled in.
 
     Raises:
         PolicyError: sizes or a plan that describe no network.
@@ -861,7 +868,7 @@ def probe(policy: Policy) -> dict[str, Any]:
 
 
 def main(arguments: list[str]) -> int:
-    """Check a policy file: print what it is and how far its probe is from the maker's numbers; 0 if within 1e-5."""
+    """Check a policy file: print its sizes and how far its probe is from the stored numbers. Return 0 if within 1e-5."""
     if len(arguments) != 1:
         print("usage: python torch_policy.py policy.safetensors", file=sys.stderr)
         return 2

@@ -1,1 +1,1 @@
-"""Agreement with recordings of the original game, one decision step at a time."""
+"""Comparison with the original: its recorded games, and the plain reference on random states."""

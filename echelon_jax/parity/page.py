@@ -1,4 +1,7 @@
-"""The tables of docs/parity.md, from what `echelon parity --json` printed: `python -m echelon_jax.parity.page run.json`."""
+"""The tables of docs/results/parity-tables.md, from what `echelon parity --json` printed.
+
+Use: `python -m echelon_jax.parity.page run.json`.
+"""
 
 from __future__ import annotations
 
@@ -8,6 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from echelon_jax.markdown import row
 from echelon_jax.parity.report import COLUMNS
 
 
@@ -15,13 +19,13 @@ def rows_of(heading: str, counts: Mapping[str, Mapping[str, Any]]) -> Iterator[s
     """A table of counts by field or by event type, with the largest difference where one is kept."""
     largest = any("largest" in count for count in counts.values())
     names = [heading, *(column.replace("_", " ") for column in COLUMNS), *(["largest difference"] if largest else [])]
-    yield f"| {' | '.join(names)} |"
-    yield "| --- " * len(names) + "|"
+    yield row(*names)
+    yield row(*["---"] * len(names))
     for name, count in counts.items():
         values = [name, *(f"{count[column]:,}" for column in COLUMNS)]
         if largest:
             values.append(f"{count['largest']:.2g}")
-        yield f"| {' | '.join(values)} |"
+        yield row(*values)
 
 
 def tables(data: Mapping[str, Any]) -> str:
@@ -29,17 +33,16 @@ def tables(data: Mapping[str, Any]) -> str:
     lines: list[str] = []
     if data["episodes"] is not None:
         made = data["episodes"]
-        lines += ["| step | explained by | fields |", "| --- | --- | --- |"]
+        lines += [row("step", "explained by", "fields"), row(*["---"] * 3)]
         for d in made["differences"]:
             fields = ", ".join(d["fields"][:6]) + (" ..." if len(d["fields"]) > 6 else "")
-            lines.append(f"| {d['episode']} row {d['row']} | {d['explanation']} | {fields} |")
+            lines.append(row(f"{d['episode']} row {d['row']}", d["explanation"], fields))
         lines += ["", *rows_of("field", made["fields"]), "", *rows_of("event", made["events"]), ""]
     queries = {**(data["rays"] or {}), **({"worlds, bit for bit": data["worlds"]} if data["worlds"] else {})}
     if queries:
-        lines += ["| recorded queries | rows | exact |", "| --- | --- | --- |"]
-        lines += [f"| {name.replace('_', ' ')} | {q['rows']:,} | {q['exact']:,} |" for name, q in queries.items()] + [
-            ""
-        ]
+        lines += [row("recorded queries", "rows", "exact"), row(*["---"] * 3)]
+        lines += [row(name.replace("_", " "), f"{q['rows']:,}", f"{q['exact']:,}") for name, q in queries.items()]
+        lines.append("")
     for name, made in (data["fuzz"] or {}).items():
         lines += [f"{name}: {made['steps']:,} steps, {made['mech_rows']:,} mech-steps", ""]
         lines += [*rows_of("field", made["fields"]), "", *rows_of("event", made["events"]), ""]

@@ -1,4 +1,4 @@
-"""The report of a parity run: one set of keys, as plain data for JSON and as tables for a terminal."""
+"""The report of a parity run, as plain data for JSON and as tables for a terminal."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ COLUMNS = ("rows", "exact", "within_tolerance", "explained", "unexplained")
 
 @dataclasses.dataclass
 class Report:
-    """All sections of a run; a section that was not asked for, or whose data is absent, is None.
+    """All sections of a run. A section without data, or that the user left out, is None.
 
     Attributes:
         episodes: teacher-forced steps.
@@ -48,7 +48,7 @@ class Report:
     whole_set: bool = True
 
     def failures(self) -> list[str]:
-        """What falls short, one sentence each; empty when everything holds."""
+        """The failures, one sentence each; empty when everything holds."""
         found = []
         if self.episodes is not None:
             if self.episodes.unexplained:
@@ -85,7 +85,7 @@ class Report:
         }
 
     def show(self, console: Console) -> None:
-        """Print the tables and the verdict."""
+        """Print the tables and whether everything holds."""
         data = self.as_dict()
         if self.episodes is not None:
             _show_episodes(console, data["episodes"])
@@ -110,9 +110,9 @@ class Report:
                 f"{data['reference']['steps']} steps of {data['reference']['episodes']} episodes followed to the end"
             )
         for failure in data["failures"]:
-            console.print(f"[red]{failure}[/red]")
+            console.print(failure, style="red", markup=False)
         if data["ok"]:
-            console.print("[green]Everything that was compared agrees or is explained.[/green]")
+            console.print("Everything that was compared agrees or is explained.", style="green")
 
 
 def _count(count: QueryCount) -> dict[str, Any]:

@@ -1,8 +1,8 @@
-"""Rays in float32, as the JAX simulator walks them, for the plain reference: what rounding alone does to an observation.
+"""Rays in float32 for the plain reference, walked as the JAX simulator walks them: the effect of rounding on an observation.
 
-A nudge takes mechs off the edges of cells along which a ray is blocked one way and clear the other, and so would excuse a ray
-cast in the wrong direction. Here the reference looks at the very state that the JAX simulator ended in, in the direction of the
-rules, with rays rounded alike: what differs then is no rounding.
+A ray along the edges of cells can be blocked one way and clear the other way. A nudge moves mechs off such edges, and so would
+excuse a ray that is cast in the wrong direction. Here the reference observes the very state in which the JAX simulator ended, in
+the direction of the rules and with rays that are rounded alike. A difference that remains is not due to rounding.
 """
 
 from __future__ import annotations
@@ -12,9 +12,7 @@ import math
 import numpy as np
 
 from echelon_jax.config import EnvConfig
-from echelon_jax.env.layout import observation_layout
-from echelon_jax.env.modern.layout import observation_layout as modern_layout
-from echelon_jax.env.original.observation import SOUND_SCALE
+from echelon_jax.env.interfaces import observation_layout, observation_of
 from echelon_jax.env.state import EnvState
 from echelon_jax.parity.exchange import to_reference
 from echelon_jax.reference.vec import Vec
@@ -54,7 +52,7 @@ def sight_in_float32(world: VoxelWorld, start: Vec, end: Vec) -> bool:
 
 
 def look_in_float32(config: EnvConfig, row: EnvState) -> tuple[np.ndarray, np.ndarray]:
-    """What the reference sees, [mechs, obs] and [mechs, 5] contact slots, in a state of the JAX simulator with float32 rays.
+    """The reference's observation [mechs, obs] and contact slots [mechs, 5] in a state of the JAX simulator, with float32 rays.
 
     Args:
         row: the state after a step, numpy leaves without the arena axis.
@@ -71,13 +69,12 @@ def look_in_float32(config: EnvConfig, row: EnvState) -> tuple[np.ndarray, np.nd
 
 
 def sight_entries_follow(config: EnvConfig, shown: np.ndarray, expected: np.ndarray) -> bool:
-    """Whether the entries of two observations [mechs, obs] that only rays decide are the same.
+    """Whether two observations [mechs, obs] agree in the entries that only rays decide.
 
-    Those of the original observation: targeted, and the loudness of all four quadrants together. Those of the modern one: the
-    line of sight to each other mech, and the loudness of friends and of hostiles.
+    In the original observation these are `targeted` and the loudness of all four quadrants together. In the modern observation
+    these are the line of sight to each other mech and the loudness of friends and of hostiles.
     """
-    modern = config.observation == "modern"
-    layout = modern_layout(config) if modern else observation_layout(config)
+    shown_by, layout = observation_of(config), observation_layout(config)
     bits = [e.offset for e in layout if e.name.split("/")[-1] in ("targeted", "line_of_sight")]
     if (expected[:, bits] != shown[:, bits]).any():
         return False
@@ -85,7 +82,7 @@ def sight_entries_follow(config: EnvConfig, shown: np.ndarray, expected: np.ndar
 
     def loudness(seen: np.ndarray) -> np.ndarray:
         entries = seen[:, heard].astype(np.float64)
-        total = entries / (1.0 - entries) if modern else np.expm1(entries * SOUND_SCALE)
+        total = shown_by.loudness(entries)
         return np.asarray(total.reshape(len(seen), -1, 4).sum(-1))
 
     return bool(np.allclose(loudness(shown), loudness(expected), rtol=LOUDNESS_TOLERANCE, atol=LOUDNESS_TOLERANCE))

@@ -1,1 +1,1 @@
-"""Networks, action heads and distributions: what a policy is, apart from how it is trained."""
+"""Policies: networks, action heads, distributions, features and normalisers. Nothing here trains."""

@@ -20,7 +20,10 @@ def log_det(u: Float32[Array, "*batch actions"]) -> Float32[Array, "*batch actio
 
 
 def from_action(action: Float32[Array, "*batch actions"]) -> Float32[Array, "*batch actions"]:
-    """Return the u of a recorded action, clamped to 1e-6 inside (-1, 1). For imported data: a rollout stores u itself."""
+    """Return the raw action u of a recorded action, which is clamped to 1e-6 inside (-1, 1).
+
+    It serves imported data; a rollout stores u itself.
+    """
     inside = jnp.clip(action, -1.0 + SQUASH_EPSILON, 1.0 - SQUASH_EPSILON)
     return 0.5 * (jnp.log1p(inside) - jnp.log1p(-inside))
 
@@ -32,7 +35,7 @@ class SquashedGaussian(flax.struct.PyTreeNode):
     log_std: Float32[Array, "*#batch actions"]
 
     def sample(self, key: Key[Array, ""]) -> Float32[Array, "*batch actions"]:
-        """Draw u before squashing; this is what a rollout stores."""
+        """Draw a raw action u; this is what a rollout stores."""
         return self.mean + jnp.exp(self.log_std) * jax.random.normal(key, self.mean.shape, jnp.float32)
 
     @staticmethod
@@ -41,7 +44,7 @@ class SquashedGaussian(flax.struct.PyTreeNode):
         return jnp.tanh(u)
 
     def log_prob(self, u: Float32[Array, "*batch actions"]) -> Float32[Array, "*batch"]:
-        """Return the log-prob of u: `action_log_prob` but for a term of u alone, which cancels in every ratio."""
+        """Return the log-prob of u. It lacks a term of `action_log_prob` that depends on u alone and cancels in every ratio."""
         z = (u - self.mean) * jnp.exp(-self.log_std)
         return -(0.5 * z * z + self.log_std + HALF_LOG_TWO_PI).sum(-1)
 

@@ -1,6 +1,6 @@
-"""The distribution over factored samples: one Gaussian, Bernoulli or categorical part per head, masked by what is legal.
+"""The distribution over raw actions: one masked Gaussian, Bernoulli or categorical part per head.
 
-Everything is per head, [*batch, heads], so that ratio, clipping, KL and entropy are each head's own. An illegal component or
+Everything is per head, [*batch, heads], so that ratio, clipping, KL and entropy are computed per head. A masked component or
 choice has probability 0, takes no part in a density or an entropy, and its logits get no gradient.
 """
 
@@ -31,7 +31,7 @@ class Factored(flax.struct.PyTreeNode):
         heads: the table of heads.
         outputs: per head, [*batch, size]: logits, or the mean of a Gaussian.
         log_stds: of the Gaussian heads, [*batch, size].
-        legal: components and choices that are possible.
+        action_mask: bool [*batch, mask], the components and choices that are allowed.
     """
 
     heads: Heads = flax.struct.field(pytree_node=False)
@@ -58,7 +58,7 @@ class Factored(flax.struct.PyTreeNode):
         return jnp.concatenate(parts, -1)
 
     def mode(self) -> Float32[Array, "*batch raw"]:
-        """Return the raw action of a policy that does not explore: means, likelier sides, likeliest choices."""
+        """Return the raw action of a policy that does not explore: means, likelier trigger states, likeliest choices."""
         parts = []
         for head in self.heads.table:
             action_mask, output = self.action_mask[..., head.action_mask], self.outputs[head.name]
@@ -77,7 +77,8 @@ class Factored(flax.struct.PyTreeNode):
     def head_log_prob(self, raw_action: Float32[Array, "*batch raw"]) -> Float32[Array, "*batch heads"]:
         """Return each head's log-prob of a raw action.
 
-        A Gaussian's is that before the squash: the squash's term depends on the raw action alone and cancels in every ratio.
+        A Gaussian's log-prob is that before the squash. The term of the squash depends on the raw action alone and cancels in
+        every ratio.
         """
         parts = []
         for head in self.heads.table:
@@ -98,7 +99,7 @@ class Factored(flax.struct.PyTreeNode):
         return jnp.stack(parts, -1)
 
     def head_action_log_prob(self, raw_action: Float32[Array, "*batch raw"]) -> Float32[Array, "*batch heads"]:
-        """Return each head's log-probability of an action: the density above less the log-det of the squash."""
+        """Return each head's log-prob of an action: `head_log_prob` minus the log-det of the squash."""
         density = self.head_log_prob(raw_action)
         parts = []
         for i, head in enumerate(self.heads.table):
@@ -111,9 +112,9 @@ class Factored(flax.struct.PyTreeNode):
     def head_entropy(self, key: Key[Array, ""]) -> Float32[Array, "*batch heads"]:
         """Return each head's entropy on a scale where 1 is one even choice; 0 where there is nothing to choose.
 
-        Categorical: over log(number of legal choices). Bernoulli: mean over the legal triggers, over log 2. Gaussian: mean over
-        the legal components of the squashed entropy, estimated from one fresh sample through which the gradient goes, less
-        log 2 (a uniform throttle has 0).
+        Categorical: the entropy divided by log(number of allowed choices). Bernoulli: the mean over the allowed triggers,
+        divided by log 2. Gaussian: the mean over the allowed components of the squashed entropy minus log 2, so that a uniform
+        throttle has 0; one fresh sample estimates it, and the gradient goes through that sample.
         """
         parts = []
         for head, k in zip(self.heads.table, jax.random.split(key, len(self.heads.table)), strict=True):
@@ -134,9 +135,9 @@ class Factored(flax.struct.PyTreeNode):
         return jnp.stack(parts, -1)
 
     def loss_mask(self, raw_action: Float32[Array, "*batch raw"]) -> Bool[Array, "*batch heads"]:
-        """Return which heads' choices can have made a difference.
+        """Return the heads whose choices can have made a difference.
 
-        A head with a single legal choice made none; a target matters only where a weapon's trigger was pulled.
+        A head with a single allowed choice makes none. A target matters only where a weapon's trigger was pressed.
         """
         parts = []
         for head in self.heads.table:

@@ -1,4 +1,4 @@
-"""How a learner reads an observation: what is a mech's own, what its arena shares, what is a continuous number."""
+"""How a learner reads an observation: which entries are a mech's own, which its arena shares, and which are continuous."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ import numpy as np
 from jaxtyping import Array, Bool, Float32, UInt8
 
 from echelon_jax.config import EnvConfig
-from echelon_jax.env.layout import observation_layout
+from echelon_jax.env.interfaces import observation_layout, observation_of
 from echelon_jax.policies.heads import Heads, heads_of
 from echelon_jax.policies.normalize import Moments, normalize
 from echelon_jax.policies.structure import structure_of
 
 
 class Observation(flax.struct.PyTreeNode):
-    """An observation cut in two. `shared` is stored once per arena: all its mechs see the same, all episode long."""
+    """An observation in two parts. `shared` is stored once per arena, because all mechs see the same in it all episode long."""
 
     own: Float32[Array, "*batch arenas mechs own"]
     shared: UInt8[Array, "*batch arenas shared"]
@@ -35,9 +35,9 @@ class Features:
         shared_start, shared_size: the block of flags (0 or 1) that all mechs of an arena see alike; size 0 for none.
         continuous: one flag per entry: a measured number that a normaliser may shift and scale. Flags, one-hots and map
             cells are not.
-        slots: runs (start, count, width), counted in the own part, of equal slots. What reads them shares its weights among the
-            slots of a run, so they are normalised alike.
-        heads: the action heads whose legal choices are read off an observation; None for a network without them.
+        slots: runs (start, count, width) of equal slots, counted in the own part. A network shares its weights among the slots
+            of a run, so they are normalised alike.
+        heads: the action heads whose action mask is read from an observation; None for a network without them.
 
     Raises:
         ValueError: a block outside the observation, or flags of another length.
@@ -80,13 +80,13 @@ class Features:
         return jnp.split(array, (self.shared_start, self.shared_start + self.shared_size), axis)[1]
 
     def split(self, observation: Float32[Array, "*batch mechs obs"]) -> Observation:
-        """Cut an observation in two. The dead show zeros, so the shared flags are read from whoever lives (the largest)."""
+        """Split an observation. The dead show zeros, so the shared flags are the largest over the mechs, those of a living one."""
         shared = self.shared_of(observation).max(-2).astype(jnp.uint8)
         action_mask = None if self.heads is None else self.heads.action_mask(observation)
         return Observation(own=self.own_of(observation), shared=shared, action_mask=action_mask)
 
     def pooled(self, moments: Moments) -> Moments:
-        """Return moments of the own part in which each entry of a slot has those of all slots of its run together."""
+        """Return moments of the own part in which each entry of a slot has the moments over all slots of its run."""
         mean, var = moments.mean, moments.var
         for start, count, width in self.slots:
             run = slice(start, start + count * width)
@@ -100,10 +100,10 @@ class Features:
 def features_of(config: EnvConfig, factored: bool = False) -> Features:
     """Return the reading of the environment's observation, from its layout table; `factored` for a network with heads and slots.
 
-    Shared are the whole-map planes: the original's telemetry, or the modern planes that all mechs of a team see alike.
+    The shared entries are the whole-map planes: the original's telemetry, or the modern planes that a team's mechs see alike.
     """
     layout = observation_layout(config)
-    shared = layout.block("shared_map" if config.observation == "modern" else "telemetry")
+    shared = layout.block(observation_of(config).reading.shared_block)
     continuous = tuple(bool(flag) for flag in layout.continuous)
     whole = Features(layout.size, shared.start, shared.stop - shared.start, continuous)
     if not factored:
@@ -115,7 +115,7 @@ def features_of(config: EnvConfig, factored: bool = False) -> Features:
 def read(
     features: Features, moments: Moments, clip: float | None, observation: Float32[Array, "arenas team obs"]
 ) -> Observation:
-    """Return an observation cut in two and normalised, as the network reads it."""
+    """Return an observation in two parts and normalised, as the network reads it."""
     cut = features.split(observation)
     own = normalize(features.pooled(moments), cut.own, jnp.asarray(features.own_continuous), clip)
     return cut.replace(own=own)

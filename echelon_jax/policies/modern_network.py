@@ -1,13 +1,13 @@
 """The `modern` network, made for this game: other mechs as a set, maps embedded, LayerNorm around the LSTM, factored heads.
 
-Reading order is the order of a forward pass: `encode`, `cell`, `heads`. Only `cell` runs inside a scan over time.
+Read it in the order of a forward pass: `encode`, `cell`, `act`, `critic`. Only `cell` runs inside a scan over time.
 
-- Slots of one kind share their weights. A slot's embedding also sees the mech itself; the slots are then pooled by attention
-  (the mech asks, and at first the nearest answers) and by maximum, empty ones left out.
-- Map planes go through one layer each; those that an arena's mechs share are embedded once per arena.
+- Slots of one kind share their weights. The embedding of a slot also reads the mech's own numbers. Attention, which at first
+  prefers the nearest mech, and the maximum pool the slots; empty slots are left out.
+- Each stack of map planes goes through one layer. Planes that an arena's mechs share are embedded once per arena.
 - A target's logit is the product of a query with the embedding of its slot, so permuting the slots permutes the choice.
-- The critic sees the team: each mech's memory, the mean of its living team mates' memories, and whether it lives. So it has a
-  value for a dead mech too, whose share of the game's result is still to come.
+- The critic reads each mech's memory, the mean of its living team mates' memories, and whether it lives. So it has a value for
+  a dead mech too, which still gets the game's result.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ POLICY_GAIN, VALUE_GAIN = 0.01, 1.0  # orthogonal initialisation of the last lay
 
 
 class ModernModule(nn.Module):
-    """The layers; see the module's text."""
+    """The layers, as the text of this module describes them."""
 
     structure: Structure
     heads: Heads
@@ -138,7 +138,7 @@ class ModernModule(nn.Module):
         return jnp.concatenate([pooled, embedded.max(-2)], -1), embedded
 
     def encode(self, observation: Observation) -> tuple[Array, Array, Array]:
-        """Return what the LSTM reads, the embeddings of the slots that a target is chosen from, and whether each mech lives."""
+        """Return the input of the LSTM, the embeddings of the slots among which a target is chosen, and whether each mech lives."""
         own, structure = observation.own, self.structure
         runs = [*structure.numbers, *((g.start, g.stop) for g in structure.slots if g.name not in SETS)]
         numbers = jnp.concatenate([own[..., start:stop] for start, stop in sorted(runs)], -1)
@@ -171,7 +171,7 @@ class ModernModule(nn.Module):
     def act(
         self, h: Float32[Array, "*batch mechs lstm"], targets: Array, action_mask: Bool[Array, "*batch mechs mask"]
     ) -> tuple[Factored, Array]:
-        """Return the distribution over samples, and the memory as the critic reads it."""
+        """Return the distribution over raw actions, and the memory as the critic reads it."""
         y = self.norm_after(h) if self.layer_norm else h
         flat = self.head_layer(y)
         outputs, log_stds, place = {}, {}, 0
@@ -196,7 +196,7 @@ class ModernModule(nn.Module):
         return Factored(self.heads, outputs, log_stds, action_mask), y
 
     def critic(self, view: Float32[Array, "*batch mechs view"]) -> Float32[Array, "*batch mechs"]:
-        """Return the value of every mech, the dead ones' too, in units of the return statistics."""
+        """Return the value of every mech, dead or alive, in units of the return statistics."""
         return self.value_layer(nn.relu(self.value_hidden(view)))[..., 0]
 
     def everything(self, carry: Carry, observation: Observation, reset: Bool[Array, "arenas mechs"]) -> Any:
@@ -211,7 +211,7 @@ class ModernModule(nn.Module):
 def team_view(
     y: Float32[Array, "*batch mechs lstm"], alive: Bool[Array, "*batch mechs"]
 ) -> Float32[Array, "*batch mechs view"]:
-    """Return what the team critic reads: a mech's memory, the mean of its living team's, whether it lives."""
+    """Return what the team critic reads: a mech's memory, the mean memory of its living team mates, and whether it lives."""
     lives = alive[..., None].astype(jnp.float32)
     living = (y * lives).sum(-2, keepdims=True) / jnp.maximum(lives.sum(-2, keepdims=True), 1.0)
     return jnp.concatenate([y, jnp.broadcast_to(living, y.shape), lives], -1)
@@ -223,12 +223,12 @@ class ModernNetwork:
 
     Attributes:
         features: how to read an observation, with heads.
-        structure: of what an observation is made.
+        structure: the parts of an observation.
         hidden, lstm: widths of the encoder and of the memory.
         forget_bias: bias of the forget gate at initialisation.
         initial_log_std: log of the Gaussians' spread at initialisation.
-        layer_norm, team_critic, attention: parts that can be left out, for comparisons.
-        class_networks: parameters of its own for each mech class; every leaf then has a leading axis of classes.
+        layer_norm, team_critic, attention: whether to use these parts; leaving one out serves comparisons.
+        class_networks: whether each mech class has its own parameters; every leaf then has a leading axis of classes.
     """
 
     features: Features
@@ -255,7 +255,7 @@ class ModernNetwork:
 
     @property
     def entropy_weights(self) -> tuple[float, ...]:
-        """Weight of each head's entropy in the loss: messages, which nobody judges directly, count little."""
+        """Weight of each head's entropy in the loss. Messages count little, because no reward depends on them directly."""
         return tuple(MESSAGE_ENTROPY if name == "message" else 1.0 for name in self.head_names)
 
     @property
@@ -298,14 +298,14 @@ class ModernNetwork:
         return jax.vmap(one)(jax.random.split(key, len(CLASS_NAMES))) if self.class_networks else one(key)
 
     def initial_carry(self, arenas: int, mechs: int) -> Carry:
-        """Return the memory of mechs that have seen nothing: zeros."""
+        """Return the memory at the start of an episode: zeros."""
         shape = (arenas, mechs, self.lstm)
         return Carry(jnp.zeros(shape, jnp.float32), jnp.zeros(shape, jnp.float32))
 
     def apply(
         self, params: Params, carry: Carry, observation: Observation, reset: Bool[Array, "arenas mechs"]
     ) -> tuple[Carry, Factored, Float32[Array, "arenas mechs"]]:
-        """Run one decision; `reset` is the previous done: an episode boundary lies before this observation."""
+        """Run one decision. `reset` is the previous done: it is true where an episode began with this observation."""
         if not self.class_networks:
             return self._call("everything", params, carry, observation, reset)
         x, targets, alive = self._encode(params, observation)
@@ -315,7 +315,7 @@ class ModernNetwork:
     def unroll(
         self, params: Params, carry: Carry, observation: Observation, reset: Bool[Array, "time arenas mechs"]
     ) -> tuple[Factored, Float32[Array, "time arenas mechs"]]:
-        """Run a stored sequence from its first memory: what `apply` gives step by step, with only the LSTM in a scan."""
+        """Run a stored sequence from its first memory. It gives what `apply` gives step by step, with only the LSTM in a scan."""
         x, targets, alive = self._encode(params, observation)
 
         def step(carry: Carry, now: tuple[Array, Array]) -> tuple[Carry, Array]:
@@ -328,7 +328,7 @@ class ModernNetwork:
     def final_carry(
         self, params: Params, carry: Carry, observation: Observation, reset: Bool[Array, "time arenas mechs"]
     ) -> Carry:
-        """Return the memory behind a stored sequence."""
+        """Return the memory after a stored sequence."""
         x, _, _ = self._encode(params, observation)
         return jax.lax.scan(lambda c, now: (self._rows("cell", params, 1, c, *now), None), carry, (x, reset))[0]
 
@@ -366,5 +366,5 @@ class ModernNetwork:
         return jax.tree.map(lambda *x: jnp.take(jnp.concatenate(x, lead), back, axis=lead), *parts)
 
     def clip_params(self, params: Params) -> Params:
-        """Return the parameters: none has a range."""
+        """Return the parameters unchanged, because none has a range."""
         return params

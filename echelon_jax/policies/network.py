@@ -1,4 +1,4 @@
-"""What every network and action distribution offers: the two protocols that a rollout and the update call."""
+"""The protocols of networks and action distributions: all that a rollout and the update call."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ Params = Any  # a pytree of float32 arrays
 
 @runtime_checkable
 class Distribution(Protocol):
-    """What a policy does next. Samples are flat rows; everything per head is [*batch, heads]."""
+    """The distribution of a policy's next action. Raw actions are flat rows; everything per head is [*batch, heads]."""
 
     def sample(self, key: Key[Array, ""]) -> Float32[Array, "*batch raw"]:
         """Draw a raw action; this is what a rollout stores."""
@@ -28,7 +28,7 @@ class Distribution(Protocol):
         ...
 
     def head_log_prob(self, raw_action: Float32[Array, "*batch raw"]) -> Float32[Array, "*batch heads"]:
-        """Return each head's log-prob of a raw action, up to a term of the raw action alone."""
+        """Return each head's log-prob of a raw action, up to a term that depends on the raw action alone."""
         ...
 
     def head_entropy(self, key: Key[Array, ""]) -> Float32[Array, "*batch heads"]:
@@ -36,7 +36,7 @@ class Distribution(Protocol):
         ...
 
     def loss_mask(self, raw_action: Float32[Array, "*batch raw"]) -> Bool[Array, "*batch heads"]:
-        """Return which heads' choices can have made a difference."""
+        """Return the heads whose choices can have made a difference."""
         ...
 
 
@@ -53,7 +53,7 @@ class Network(Protocol):
 
     @property
     def features(self) -> Features:
-        """How it reads an observation."""
+        """How the network reads an observation."""
         ...
 
     @property
@@ -68,7 +68,7 @@ class Network(Protocol):
 
     @property
     def entropy_units(self) -> tuple[float, ...]:
-        """Choices that each head's entropy adds up; the guard divides by it, so that its limit means one choice."""
+        """Number of choices whose entropies each head adds up. The guard divides by it, so that its limit applies to one choice."""
         ...
 
     @property
@@ -81,27 +81,27 @@ class Network(Protocol):
         ...
 
     def initial_carry(self, arenas: int, mechs: int) -> Carry:
-        """Return the memory of mechs that have seen nothing."""
+        """Return the memory at the start of an episode."""
         ...
 
     def apply(
         self, params: Params, carry: Carry, observation: Observation, reset: Bool[Array, "arenas mechs"]
     ) -> tuple[Carry, Any, Float32[Array, "arenas mechs"]]:
-        """Run one decision: the memory after it, the Distribution, the value in units of the return statistics."""
+        """Run one decision. Return the memory after it, the Distribution, and the value in units of the return statistics."""
         ...
 
     def unroll(
         self, params: Params, carry: Carry, observation: Observation, reset: Bool[Array, "time arenas mechs"]
     ) -> tuple[Any, Float32[Array, "time arenas mechs"]]:
-        """Run a stored sequence from its first memory: what `apply` gives step by step."""
+        """Run a stored sequence from its first memory. It gives what `apply` gives step by step."""
         ...
 
     def final_carry(
         self, params: Params, carry: Carry, observation: Observation, reset: Bool[Array, "time arenas mechs"]
     ) -> Carry:
-        """Return the memory behind a stored sequence."""
+        """Return the memory after a stored sequence."""
         ...
 
     def clip_params(self, params: Params) -> Params:
-        """Return parameters back in their ranges after a gradient step."""
+        """Return the parameters clipped to their ranges, after a gradient step."""
         ...

@@ -1,4 +1,4 @@
-"""How large a network is: parameters, and floating-point operations for one decision of one mech."""
+"""The size of a network: its parameters, and its floating-point operations for one decision of one mech."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class NetworkSize(NamedTuple):
 
 
 def network_size(network: Network, team_size: int) -> NetworkSize:
-    """Return the size of a network, its products counted in the traced program of one team's decision; compiles nothing."""
+    """Return the size of a network. The products are counted in the traced program of one team's decision; nothing is compiled."""
     features = network.features
     params = jax.eval_shape(network.init, jax.random.key(0))
     action_mask = None

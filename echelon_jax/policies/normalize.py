@@ -25,7 +25,7 @@ def empty_moments(*shape: int) -> Moments:
 
 
 def batch_moments(rows: Float32[Array, ...], mask: Bool[Array, "*batch"]) -> Moments:
-    """Return the moments per feature of the rows where `mask` is true; other rows never matter, not even NaN.
+    """Return the moments per feature of the rows where `mask` is true. Other rows have no influence, even if they hold NaN.
 
     `rows` is [*batch, features], or [*batch] for moments of a single number.
     """
@@ -43,7 +43,7 @@ def merge(old: Moments, new: Moments, keep: float = 1.0) -> Moments:
 
     Source: docs/spec/learner.md 4.3.
 
-    `keep` < 1 forgets: the old count is multiplied by it first, so that old rows fade geometrically.
+    With `keep` < 1 old rows fade geometrically: the old count is multiplied by `keep` first.
     """
     old_count = old.count * keep
     total = old_count + new.count
@@ -76,10 +76,10 @@ def normalize(
     continuous: Bool[Array, " features"],
     clip: float | None = None,
 ) -> Float32[Array, "*batch features"]:
-    """Return the rows with their continuous features shifted and scaled, the others untouched.
+    """Return the rows with their continuous features shifted and scaled, and the others unchanged.
 
-    Without `clip` the map is affine, so it folds into the first layer (`fold`); with it, continuous features are
-    clipped to [-clip, clip] and cannot be folded.
+    Without `clip` the map is affine, so it folds into the first layer (`fold`). With `clip`, continuous features are
+    clipped to [-clip, clip], which cannot be folded.
     """
     shift, scale = shift_and_scale(moments, continuous)
     scaled = (rows - shift) * (1.0 / scale)
@@ -113,5 +113,5 @@ def to_value_units(moments: Moments, returns: Float32[Array, "*batch"]) -> Float
 
 
 def to_reward_units(moments: Moments, values: Float32[Array, "*batch"]) -> Float32[Array, "*batch"]:
-    """Return what the critic's output means in reward units: value * deviation + mean. Needed before any GAE (D5)."""
+    """Return the critic's output in reward units: value * deviation + mean. GAE needs values in these units (D5)."""
     return values * return_deviation(moments) + moments.mean

@@ -2,12 +2,12 @@
 
 Source: docs/spec/learner.md 2.
 
-Written in Flax linen because there a network is a plain function of its parameters, which `lax.scan`, `grad` and
-donation take as they are; NNX modules would have to be split and merged around every transform.
+The network is written in Flax linen, where it is a plain function of its parameters, which `lax.scan`, `grad` and donation
+take as they are. NNX modules would have to be split and merged around every transform.
 
-The telemetry block of an observation is the same for all mechs of an arena, so its product with the first kernel is
-taken once per arena and added to the product of each mech's own entries. That is the same function as one product with
-the whole observation, and the parameter tree holds one whole kernel, as the original's does.
+The telemetry block of an observation is the same for all mechs of an arena. So its product with the first kernel is taken
+once per arena and added to the product of each mech's own entries. The sum equals one product with the whole observation,
+and the parameter tree holds one whole kernel, as the original's does.
 """
 
 from __future__ import annotations
@@ -72,7 +72,7 @@ class ActorCriticLSTM(nn.Module):
         self.raw_log_std = self.param("log_std", nn.initializers.constant(self.initial_log_std), (self.action_size,))
 
     def encode(self, observation: Observation) -> Float32[Array, "*batch arenas mechs hidden"]:
-        """Return what the LSTM reads."""
+        """Return the input of the LSTM."""
         own = observation.own @ self.features.own_of(self.kernel_0, 0)
         arena = observation.shared.astype(jnp.float32) @ self.features.shared_of(self.kernel_0, 0) + self.bias_0
         x = jnp.tanh(own + arena[..., None, :])
@@ -133,7 +133,7 @@ class OriginalNetwork:
 
     @property
     def values_the_dead(self) -> bool:
-        """Whether the critic has a meaningful value for a dead mech: no, it sees only that mech's own zeros."""
+        """Whether the critic has a meaningful value for a dead mech. It has not, because it sees only that mech's own zeros."""
         return False
 
     @property
@@ -152,14 +152,14 @@ class OriginalNetwork:
         return variables["params"]
 
     def initial_carry(self, arenas: int, mechs: int) -> Carry:
-        """Return the memory of mechs that have seen nothing: zeros."""
+        """Return the memory at the start of an episode: zeros."""
         shape = (arenas, mechs, self.lstm)
         return Carry(jnp.zeros(shape, jnp.float32), jnp.zeros(shape, jnp.float32))
 
     def apply(
         self, params: Params, carry: Carry, observation: Observation, reset: Bool[Array, "arenas mechs"]
     ) -> tuple[Carry, SquashedGaussian, Float32[Array, "arenas mechs"]]:
-        """Run one decision; `reset` is the previous done: an episode boundary lies before this observation."""
+        """Run one decision. `reset` is the previous done: it is true where an episode began with this observation."""
         return self._call("everything", params, carry, observation, reset)
 
     def _call(self, method: str, params: Params, *inputs: Any) -> Any:
@@ -168,7 +168,7 @@ class OriginalNetwork:
     def unroll(
         self, params: Params, carry: Carry, observation: Observation, reset: Bool[Array, "time arenas mechs"]
     ) -> tuple[SquashedGaussian, Float32[Array, "time arenas mechs"]]:
-        """Run a stored sequence from its first memory: what `apply` gives step by step, with only the LSTM in a scan."""
+        """Run a stored sequence from its first memory. It gives what `apply` gives step by step, with only the LSTM in a scan."""
         x = self._call("encode", params, observation)
 
         def step(carry: Carry, now: tuple[Array, Array]) -> tuple[Carry, Array]:
@@ -181,10 +181,10 @@ class OriginalNetwork:
     def final_carry(
         self, params: Params, carry: Carry, observation: Observation, reset: Bool[Array, "time arenas mechs"]
     ) -> Carry:
-        """Return the memory behind a stored sequence."""
+        """Return the memory after a stored sequence."""
         x = self._call("encode", params, observation)
         return jax.lax.scan(lambda c, now: (self._call("cell", params, c, *now), None), carry, (x, reset))[0]
 
     def clip_params(self, params: Params) -> Params:
-        """Return parameters with log-std back in its range: beyond the clamp it would be stuck without a gradient."""
+        """Return the parameters with log-std clipped to its range. Outside the range it would have no gradient and stay there."""
         return {**params, "log_std": jnp.clip(params["log_std"], *LOG_STD_RANGE)}

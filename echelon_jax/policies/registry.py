@@ -6,6 +6,8 @@ from collections.abc import Callable
 from typing import Protocol, runtime_checkable
 
 from echelon_jax.config import EnvConfig
+from echelon_jax.env.interfaces import action_layout
+from echelon_jax.jax_setup import require_float32
 from echelon_jax.plugins import is_import_path, load
 from echelon_jax.policies.features import features_of
 from echelon_jax.policies.modern_network import ModernNetwork
@@ -67,7 +69,7 @@ class NetworkSettings(Protocol):
 def _original(settings: NetworkSettings, env_config: EnvConfig) -> Network:
     return OriginalNetwork(
         features=features_of(env_config),
-        action_size=env_config.action_size,
+        action_size=action_layout(env_config).size,
         hidden=settings.hidden,
         lstm=settings.lstm,
         forget_bias=settings.forget_bias,
@@ -116,13 +118,17 @@ def make_network(settings: NetworkSettings, env_config: EnvConfig) -> Network:
     An import path names a callable `(settings, env_config) -> Network`; examples/own_network.py shows one.
 
     Raises:
-        ValueError: an unknown name, or a network that does not fit the game: the modern network needs observation and actions
-            of one kind, because both must number their targets alike.
+        ValueError: an unknown name, 64-bit JAX, or a network that does not fit the game: the modern network needs observation
+            and actions of one kind, because both must number their targets alike.
     """
     check_network_name(settings.network)
+    require_float32()
     if settings.network in NETWORKS:
         return NETWORKS[settings.network](settings, env_config)
-    network = load(settings.network, "network")(settings, env_config)
+    factory = load(settings.network, "network")
+    if not callable(factory):
+        raise ValueError(f"network must name a class or function, and {settings.network} is a {type(factory).__name__}")
+    network = factory(settings, env_config)
     if not isinstance(network, Network):
         lacks = [name for name in _members() if not hasattr(network, name)]
         raise ValueError(f"network must be a Network, and what {settings.network} makes lacks {', '.join(lacks)}")

@@ -1,6 +1,6 @@
-"""What an observation is made of, read off its layout table: plain numbers, slots of equal things, planes.
+"""The parts of an observation, read from its layout table: plain numbers, slots of equal things, and planes.
 
-Places are counted in a mech's own part of the observation (`Features.own_of`), which the network reads.
+Indices count in a mech's own part of the observation (`Features.own_of`), which the network reads.
 """
 
 from __future__ import annotations
@@ -13,13 +13,13 @@ from typing import NamedTuple
 import numpy as np
 
 from echelon_jax.config import EnvConfig
-from echelon_jax.env.layout import observation_layout
+from echelon_jax.env.interfaces import observation_layout, observation_of
 
 
 class Slots(NamedTuple):
     """A run of `number` slots of `width` entries each, from `start`.
 
-    `flag` is the entry of a slot that says it is used; `nearness` the one that says how near it is, if there is one.
+    `flag` is the entry of a slot that says whether it is used. `nearness` is the entry that says how near it is, or None.
     """
 
     name: str
@@ -31,7 +31,7 @@ class Slots(NamedTuple):
 
     @property
     def stop(self) -> int:
-        """Entry behind the last slot."""
+        """Index of the entry after the last slot."""
         return self.start + self.number * self.width
 
 
@@ -41,10 +41,10 @@ class Structure:
 
     Attributes:
         numbers: runs (start, stop) of everything that is neither a slot nor a plane.
-        slots: groups of things of one kind; `targets` names the group that a target is chosen from.
+        slots: groups of things of one kind; `targets` names the group from which a target is chosen.
         planes: runs (start, stop) of map planes.
         shared: entries of the planes that an arena's mechs share.
-        alive: entries of which one is above 0 exactly if the mech lives.
+        alive: entries of which one is above 0 if and only if the mech lives.
     """
 
     numbers: tuple[tuple[int, int], ...]
@@ -64,17 +64,15 @@ class Structure:
 def structure_of(config: EnvConfig) -> Structure:
     """Return the structure of the environment's observation."""
     layout = observation_layout(config)
-    modern = config.observation == "modern"
-    shared = layout.block("shared_map" if modern else "telemetry")
+    reading = observation_of(config).reading
+    shared = layout.block(reading.shared_block)
     gap = shared.stop - shared.start
 
     def own(place: int) -> int:
         return place if place < shared.stop else place - gap
 
-    kinds = ("friend", "hostile", "shot", "cloud") if modern else ("contact",)
-    flag = "known" if modern else "used"
     groups = []
-    for kind in kinds:
+    for kind in reading.slot_kinds:
         count = 0
         while any(entry.name.startswith(f"{kind}_{count}/") for entry in layout):
             count += 1
@@ -85,11 +83,13 @@ def structure_of(config: EnvConfig) -> Structure:
                 start=own(first.start),
                 number=count,
                 width=first.stop - first.start,
-                flag=layout[f"{kind}_0/{flag}"].offset - first.start,
-                nearness=layout[f"{kind}_0/nearness"].offset - first.start if modern else None,
+                flag=layout[f"{kind}_0/{reading.slot_used}"].offset - first.start,
+                nearness=None
+                if reading.slot_nearness is None
+                else layout[f"{kind}_0/{reading.slot_nearness}"].offset - first.start,
             )
         )
-    plane_blocks = [layout.block(name) for name in (("local", "map") if modern else ("local_map",))]
+    plane_blocks = [layout.block(name) for name in reading.plane_blocks]
     planes = tuple((own(block.start), own(block.stop - 1) + 1) for block in plane_blocks)
     taken = np.zeros(layout.size - gap, bool)
     for start, stop in (*((group.start, group.stop) for group in groups), *planes):
@@ -100,11 +100,11 @@ def structure_of(config: EnvConfig) -> Structure:
         if not used:
             numbers.append((place, place + length))
         place += length
-    alive = layout["self/alive"] if modern else layout["hull"]
+    alive = layout[reading.alive]
     return Structure(
         numbers=tuple(numbers),
         slots=tuple(groups),
-        targets="hostile" if modern else "contact",
+        targets=reading.target_slots,
         planes=planes,
         shared=gap,
         alive=(own(alive.offset), own(alive.offset) + alive.size),

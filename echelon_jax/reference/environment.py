@@ -38,6 +38,14 @@ SORT = slice(14, 17)
 HOSTILE_ONLY = 17
 MESSAGE = 18
 EWAR_MODES = 3  # of the modern actions: off, ECM, ECCM
+
+
+def action_size(config: EnvConfig) -> int:
+    """Return the components of one mech's action: nine base ones, those of its interface, the message."""
+    modern = 10 + config.team_size + EWAR_MODES
+    return (modern if config.actions == "modern" else MESSAGE) + config.comm_dim
+
+
 CLOSE_CALL = 1e-3  # scores or hit points nearer than this are equal when time is up
 
 
@@ -263,7 +271,7 @@ class ReferenceEnv:
         >>> from echelon_jax.config import EnvConfig
         >>> env = ReferenceEnv(EnvConfig.original(size_x=30, size_y=30))
         >>> step = env.reset(seed=0)
-        >>> step = env.step(np.zeros((env.config.num_mechs, env.config.action_size)))
+        >>> step = env.step(np.zeros((env.config.num_mechs, action_size(env.config))))
         >>> step.observation.shape, step.episode_over
         ((10, 589), False)
     """
@@ -318,7 +326,7 @@ class ReferenceEnv:
         """
         arena = self.arena
         assert self._last is not None and self._noise is not None
-        expected = (len(arena.battle.mechs), self.config.action_size)
+        expected = (len(arena.battle.mechs), action_size(self.config))
         if np.shape(actions) != expected:
             raise ValueError(f"actions must have shape {expected} (mechs, action size), got {np.shape(actions)}")
         if self._last.episode_over:

@@ -26,6 +26,7 @@ SLOTS = 5
 CONTACT_SIZE = 25
 LOCAL_SIDE = 11
 TELEMETRY_SIDE = 16
+SCALAR_SIZE = 39  # entries about the mech itself (docs/spec/environment.md 2.12)
 RESERVED_FRIENDS = 3
 RADAR_RANGE = 14.0
 HOT_CONTACT = 0.80
@@ -113,6 +114,11 @@ class SightCache:
         return self._smoke[key]
 
 
+def observation_size(config: EnvConfig) -> int:
+    """Return the entries of an observation (docs/spec/environment.md 2): contacts, messages, maps, sound, hull, the mech itself."""
+    return CONTACT_SIZE * SLOTS + PACK_SIZE * config.comm_dim + LOCAL_SIDE**2 + TELEMETRY_SIDE**2 + 4 + 4 + SCALAR_SIZE
+
+
 def observe(scene: Scene) -> tuple[np.ndarray, list[list[int]], list[int]]:
     """Observations float32 [N, O], contact slots (mech indices, -1 empty), and the viewers with a non-finite entry.
 
@@ -120,7 +126,7 @@ def observe(scene: Scene) -> tuple[np.ndarray, list[list[int]], list[int]]:
     """
     mechs = scene.battle.mechs
     sight = SightCache(scene.battle)
-    rows = np.zeros((len(mechs), scene.config.observation_size), np.float32)
+    rows = np.zeros((len(mechs), observation_size(scene.config)), np.float32)
     slots = [[-1] * SLOTS for _ in mechs]
     bad = []
     for viewer in mechs:

@@ -20,7 +20,7 @@ ALLEY = math.ceil(HEAVY_WIDTH)  # free cells in front of a fitted formation: wha
 
 
 def formation_pitch(without_overlap: bool) -> float:
-    """Voxels from mech to mech: a heavy's width, and room for both neighbours' jitter where boxes may not overlap."""
+    """Voxels from mech to mech: the width of a heavy, plus the jitter of both neighbours where boxes may not overlap."""
     return HEAVY_WIDTH + (2 * POSITION_JITTER if without_overlap else 0.0)
 
 
@@ -41,7 +41,7 @@ def formation_reach(num_packs: int, pitch: float) -> tuple[float, float]:
 def fitted_clear(size_x: int, size_y: int, num_packs: int, pitch: float) -> tuple[int, int]:
     """Edges (x, y) of the rectangle to clear where terrain is kept: the formation and an alley in front of it.
 
-    As in the original it is never narrower than a quarter of the map, so large maps are what they were.
+    As in the original it is never narrower than a quarter of the map, so large maps do not change.
     """
     quarter = math.trunc(0.25 * min(size_x, size_y))
     reach_x, reach_y = formation_reach(num_packs, pitch)

@@ -42,7 +42,7 @@ MECH_CLASSES = (
 
 @dataclasses.dataclass(frozen=True)
 class Roster:
-    """Who is who, by mech index: blue 0..n-1, then red 0..n-1. Every field is a static numpy array of length N."""
+    """Team, pack and class by mech index: blue 0..n-1, then red 0..n-1. Every field is a static numpy array of length N."""
 
     team: np.ndarray  # 0 blue, 1 red
     index: np.ndarray  # index within the team

@@ -6,6 +6,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
+from echelon_jax.markdown import table
 from echelon_jax.rules.materials import MATERIALS
 from echelon_jax.rules.mechs import CLASS_NAMES, MECH_CLASSES, PACK_CLASSES
 from echelon_jax.rules.weapons import PRIMARY, SECONDARY, SPECIAL, TERTIARY, TRIGGERS, WEAPON_NAMES, WEAPONS
@@ -14,10 +15,7 @@ _TRIGGER_NAMES = {PRIMARY: "primary", SECONDARY: "secondary", TERTIARY: "tertiar
 
 
 def _table(head: Sequence[str], rows: Sequence[Sequence[object]]) -> str:
-    def line(cells: Sequence[object]) -> str:
-        return "| " + " | ".join(f"{c:g}" if isinstance(c, float) else str(c) for c in cells) + " |"
-
-    return "\n".join([line(head), line(["---"] * len(head)), *map(line, rows)])
+    return table(head, [[f"{c:g}" if isinstance(c, float) else c for c in cells] for cells in rows])
 
 
 def mech_table() -> str:

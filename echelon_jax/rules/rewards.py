@@ -1,4 +1,4 @@
-"""Default numbers of the reward "modern", scaled so that a game of any size or length pays alike."""
+"""Default weights of the modern reward, scaled so that games of any size or length pay alike."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ TEAM_ASSIST_WEIGHT = 0.25
 
 
 class ModernWeights(NamedTuple):
-    """Weights of the reward "modern"; what each one multiplies is in docs/rewards.md."""
+    """Weights of the modern reward; docs/rewards.md says what each one multiplies."""
 
     approach: float  # highest value of the potential
     gamma: float  # discount of the shaping, PPO's own

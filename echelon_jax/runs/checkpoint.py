@@ -24,12 +24,13 @@ from typing import Any
 import jax
 
 from echelon_jax.config import EnvConfig
-from echelon_jax.env.layout import observation_layout
+from echelon_jax.env.interfaces import observation_layout
 from echelon_jax.policies.network import Network, Params
 from echelon_jax.policies.normalize import Moments, empty_moments
 from echelon_jax.policies.registry import make_network
 from echelon_jax.runs import migrations, tree_files
 from echelon_jax.runs.migrations import FORMAT
+from echelon_jax.runs.numerics import difference, numerics
 from echelon_jax.runs.tree_files import Flat, TreeError, first_line
 from echelon_jax.training.config import TrainConfig
 from echelon_jax.training.trainer import TrainState
@@ -82,6 +83,7 @@ class Manifest:
     bank: Bank | None
     score: float | None  # by which the best is chosen
     was_format: int
+    numerics: dict[str, Any] | None = None  # settings of JAX (runs/numerics.py); None: unknown
 
 
 @dataclasses.dataclass(frozen=True)
@@ -123,6 +125,7 @@ def snapshot(
         "observation_layout": layout_hash(env_config),
         "bank": None if bank is None else dataclasses.asdict(bank),
         "score": score,
+        "numerics": numerics(),
         "extra": dict(extra or {}),
     }
     return Snapshot(int(state.update), tree_files.to_flat(policy), tree_files.to_flat(fields), manifest, score)
@@ -185,7 +188,7 @@ def find(path: str | Path) -> Path:
         CheckpointError: there is none.
     """
     path = Path(path).absolute()
-    aside = path.with_name(_REPLACED + path.name)
+    aside = path.parent / (_REPLACED + path.name)  # not with_name: the root has no name
     if not path.exists() and aside.exists():
         path = aside
     if not path.exists():
@@ -196,6 +199,11 @@ def find(path: str | Path) -> Path:
     if not found:
         raise CheckpointError(f"{path} is neither a checkpoint nor a run directory with checkpoints")
     return found[-1]
+
+
+def saved_updates(run_dir: str | Path) -> list[int]:
+    """Return the updates of the whole checkpoints of a run directory, in order."""
+    return [int(path.name.removeprefix(_REPLACED)) for path in _all(Path(run_dir).absolute() / "checkpoints")]
 
 
 def read_manifest(path: str | Path) -> Manifest:
@@ -220,7 +228,7 @@ def read_manifest(path: str | Path) -> Manifest:
         env_config = migrations.env_config(manifest["env"])
         layout, update = manifest["observation_layout"], int(manifest["update"])
         extra, files = dict(manifest["extra"]), dict(manifest["files"])
-        run, score = manifest["run"], manifest["score"]
+        run, score, settings = manifest["run"], manifest["score"], manifest.get("numerics")
         bank = None if manifest["bank"] is None else Bank(**manifest["bank"])
     except (KeyError, TypeError, ValueError) as error:
         raise CheckpointError(f"the manifest of {target} is damaged or foreign: {first_line(error)}") from error
@@ -229,7 +237,9 @@ def read_manifest(path: str | Path) -> Manifest:
         raise CheckpointError(f"{target} was copied or renamed: its manifest says update = {update}")
     if layout != layout_hash(env_config):
         raise CheckpointError(f"{target} was trained on another layout of the observation than this version's")
-    return Manifest(target, update, config, env_config, extra, files, run, bank, score, manifest["was_format"])
+    return Manifest(
+        target, update, config, env_config, extra, files, run, bank, score, manifest["was_format"], settings
+    )
 
 
 def require_same(
@@ -238,7 +248,7 @@ def require_same(
     """Refuse a checkpoint that the run which is configured cannot continue.
 
     Raises:
-        CheckpointError: another configuration, run or worlds; the field is named.
+        CheckpointError: another configuration, run, worlds or settings of JAX; the field is named.
     """
     for kind, theirs, ours in (("train", manifest.config, config), ("env", manifest.env_config, env_config)):
         for field in dataclasses.fields(ours):
@@ -247,6 +257,9 @@ def require_same(
                 raise CheckpointError(
                     f"{manifest.path} was made with {field.name} = {saved!r}, this run has {field.name} = {wanted!r}"
                 )
+    other = difference(manifest.numerics)
+    if other is not None:
+        raise CheckpointError(f"{manifest.path} was made with {other}")
     if run is not None and manifest.run is not None and manifest.run != run:
         raise CheckpointError(f"{manifest.path} belongs to run {manifest.run}, this directory is that of run {run}")
     if bank is not None and manifest.bank is not None and manifest.bank != bank:
@@ -299,10 +312,13 @@ def load_policy(path: str | Path) -> Policy:
     """Return the policy saved at `path` (a checkpoint, the best included, or a run directory), ready to play.
 
     Raises:
-        CheckpointError: missing, foreign or damaged.
+        CheckpointError: missing, foreign, damaged, or of a network that cannot be built here.
     """
     manifest = read_manifest(path)
-    network = make_network(manifest.config, manifest.env_config)
+    try:
+        network = make_network(manifest.config, manifest.env_config)
+    except ValueError as error:
+        raise CheckpointError(f"the policy of {manifest.path} cannot be built: {error}") from error
     template = {
         "params": jax.eval_shape(network.init, jax.random.key(0)),
         "observation_moments": jax.eval_shape(lambda: empty_moments(network.features.own_size)),

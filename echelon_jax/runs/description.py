@@ -13,16 +13,27 @@ from echelon_jax.config import EnvConfig
 from echelon_jax.training.config import TrainConfig
 
 
-def git_revision(folder: Path = Path(__file__).parent) -> str | None:
-    """Return the commit that `folder` is checked out at, with "+" behind it if tracked files differ; None outside of git."""
+def git_revision(file: Path = Path(__file__)) -> str | None:
+    """Return the commit that a file of this package is checked out at, with "+" behind it if tracked files differ.
+
+    None outside of git, and where the repository around the file does not track it: a package that is installed inside of
+    somebody else's project is not at that project's commit.
+    """
+    commands = (
+        ["ls-files", "--error-unmatch", file.name],
+        ["rev-parse", "HEAD"],
+        ["status", "--porcelain", "--untracked-files=no"],
+    )
     try:
         answers = [
-            subprocess.run(["git", "-C", str(folder), *command], capture_output=True, text=True, timeout=10, check=True)
-            for command in (["rev-parse", "HEAD"], ["status", "--porcelain", "--untracked-files=no"])
+            subprocess.run(
+                ["git", "-C", str(file.parent), *command], capture_output=True, text=True, timeout=10, check=True
+            )
+            for command in commands
         ]
     except (OSError, subprocess.SubprocessError):
         return None
-    commit, changes = (answer.stdout.strip() for answer in answers)
+    _, commit, changes = (answer.stdout.strip() for answer in answers)
     return f"{commit}+" if changes else commit
 
 

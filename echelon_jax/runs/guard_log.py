@@ -26,7 +26,7 @@ class RunStopped(CheckpointError):
 class GuardLog:
     """Takes the guard's reports of one run.
 
-    Arguments:
+    Args:
         run_dir: where events.jsonl and guard_report.json go.
         names: what the findings are called.
         note: told each event as a sentence.

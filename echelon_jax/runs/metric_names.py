@@ -8,6 +8,8 @@ from __future__ import annotations
 import re
 import sys
 
+from echelon_jax.markdown import table
+
 MEANINGS: dict[str, dict[str, str]] = {
     "Where the run is, how fast, how large": {
         "update": "updates done; the axis",
@@ -99,8 +101,7 @@ def page() -> str:
         "This page is made by `python -m echelon_jax.runs.metric_names`.",
     ]
     for section, names in MEANINGS.items():
-        lines += ["", f"## {section}", "", "| name | meaning |", "| --- | --- |"]
-        lines += [f"| `{name}` | {text} |" for name, text in names.items()]
+        lines += ["", f"## {section}", "", table(["name", "meaning"], [[f"`{name}`", names[name]] for name in names])]
     return "\n".join(lines) + "\n"
 
 

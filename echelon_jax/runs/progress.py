@@ -20,6 +20,7 @@ from rich.table import Table
 from echelon_jax.config import EnvConfig
 from echelon_jax.policies.network_size import network_size
 from echelon_jax.policies.registry import make_network
+from echelon_jax.terminal import PlainConsole
 from echelon_jax.training.config import TrainConfig
 
 SECONDS_BETWEEN_LINES = 5.0
@@ -54,7 +55,7 @@ class Progress:
         self, config: TrainConfig, env_config: EnvConfig, run_dir: Path, console: Console | None = None
     ) -> None:
         self.config, self.env_config, self.run_dir = config, env_config, run_dir
-        self.console = console or Console()
+        self.console = console or PlainConsole()
         self.live = self.console.is_terminal
         self.bar = Bar(
             TextColumn("{task.description}"),
@@ -73,7 +74,7 @@ class Progress:
 
     def __enter__(self) -> Progress:
         c, e = self.config, self.env_config
-        self.console.print(
+        self.note(
             f"{e.team_size} against {e.team_size} on {e.size_x}x{e.size_y}x{e.size_z}, {c.network} network "
             f"({network_size(make_network(c, e), e.team_size)}), "
             f"against {c.opponent}: {c.updates} updates of {c.arenas} arenas x {c.rollout_steps} steps, seed {c.seed}, "
@@ -98,8 +99,11 @@ class Progress:
         return Group(self.bar, table)
 
     def note(self, text: str) -> None:
-        """Print a line above the bar."""
-        self.console.print(text)
+        """Print a line above the bar; once nobody reads any more, be silent: the run goes on, its files tell all."""
+        try:
+            self.console.print(text)
+        except OSError:
+            self.console.quiet = True
 
     def phase(self, name: str) -> None:
         """Say what is going on before training begins."""

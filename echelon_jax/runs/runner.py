@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import dataclasses
 import hashlib
-import json
 import signal
 import threading
 import time
@@ -33,10 +32,11 @@ from echelon_jax.env.environment import Echelon
 from echelon_jax.env.state import EnvParams
 from echelon_jax.intervals import wilson
 from echelon_jax.policies.registry import make_network
-from echelon_jax.runs import checkpoint
+from echelon_jax.runs import checkpoint, directory
 from echelon_jax.runs.checkpoint import Bank, CheckpointError, Manifest
 from echelon_jax.runs.clock import CallClock, device_megabytes, host_megabytes, time_rollout
 from echelon_jax.runs.description import describe, write_summary
+from echelon_jax.runs.directory import Claim
 from echelon_jax.runs.guard_log import GuardLog
 from echelon_jax.runs.lock import RunLock
 from echelon_jax.runs.progress import Progress
@@ -58,14 +58,15 @@ WINDOW = 5  # calls that the shown rates run over
 class Runner:
     """One training run in a directory.
 
-    Arguments:
+    Args:
         run_dir: made if it does not exist.
         config, env_config: validated configurations.
-        resume: continue from the last checkpoint in `run_dir` instead of starting; bit for bit as if never interrupted.
-        start_from: a run or checkpoint whose policy this run begins with instead of a fresh one.
+        resume: continue from the last checkpoint in `run_dir` if there is one; bit for bit as if never interrupted.
+        at: the update whose checkpoint `resume` continues from, 0 to start anew; by default the last.
+        start_from: a run or checkpoint whose policy this run begins with instead of a fresh one; config.json remembers it.
         save_every: calls that a crash repeats at most, the one in progress included (`begins_save`).
         keep, keep_best: how many of the last checkpoints stay, and whether the best does (docs/reliability.md).
-        sinks: where metrics go besides metrics.jsonl and TensorBoard.
+        sinks: makes what metrics go to besides metrics.jsonl and TensorBoard, from the directory and what config.json holds.
         time_parts: measure a rollout alone before training, which compiles a second program.
         launcher: compiles the call, given the trainer, a state and the environment's parameters (`seeds` shares one).
 
@@ -80,17 +81,18 @@ class Runner:
         env_config: EnvConfig,
         *,
         resume: bool = False,
+        at: int | None = None,
         start_from: Path | None = None,
         save_every: int = 10,
         keep: int = 3,
         keep_best: bool = True,
         progress: Progress | None = None,
-        sinks: Sequence[Sink] = (),
+        sinks: Callable[[Path, dict[str, Any]], Sequence[Sink]] = lambda run_dir, described: (),
         time_parts: bool = False,
         launcher: Callable[[Train, TrainState, EnvParams], Callable[..., Any]] | None = None,
     ) -> None:
         self.run_dir, self.config, self.env_config = run_dir, config, env_config
-        self.resume, self.save_every = resume, save_every
+        self.resume, self.at, self.save_every = resume, at, save_every
         self.keep, self.keep_best = keep, keep_best
         self.sinks, self.time_parts = sinks, time_parts
         self.launcher = compile_run_updates if launcher is None else launcher
@@ -100,48 +102,53 @@ class Runner:
         for stage in self.stages:  # what a reward does not have is said before anything is written
             self._rewards(values_at(self.stages, stage.update))
         make_network(config, env_config)  # refuses what does not go together, before anything is written
+        self.stopped = False
+        self.claim = directory.look(run_dir, config, env_config, resume, at)  # refuses before anything is made
+        told = None if self.claim.described is None else self.claim.described.get("start_from")
+        self.start_from = start_from if start_from is not None or told is None else Path(told)
         self.policy = None
-        if start_from is not None and not resume:
-            self.policy = load_fitting(start_from, config, env_config)
-        self._stop = False
-        self._prepare_directory()
+        if self.start_from is not None and self.resumed is None:
+            self.policy = load_fitting(self.start_from, config, env_config)
 
-    def _prepare_directory(self) -> None:
-        self.resumed: Manifest | None = None
-        if self.resume:
-            self.run_id = _run_id(self.run_dir)
-            self.resumed = checkpoint.read_manifest(self.run_dir)
-            checkpoint.require_same(self.resumed, self.config, self.env_config, run=self.run_id)
-        elif (self.run_dir / "config.json").exists():
-            raise CheckpointError(
-                f"{self.run_dir} already holds a run; give another --run-dir, or --resume to continue it"
-            )
-        try:
-            self.run_dir.mkdir(parents=True, exist_ok=True)
-            if not self.resume:
-                self.run_id = uuid.uuid4().hex[:12]
-                described = {**describe(self.config, self.env_config), "run": self.run_id}
-                (self.run_dir / "config.json").write_text(json.dumps(described, indent=1))
-        except OSError as error:
-            raise CheckpointError(f"cannot write to {self.run_dir}: {error.strerror or error}") from error
+    @property
+    def resumed(self) -> Manifest | None:
+        """The checkpoint that the run goes on from, None if it starts at update 0."""
+        return self.claim.manifest
 
     def train(self) -> TrainState:
         """Run to the configured number of updates, or until SIGINT or SIGTERM; the state reached is saved in either case."""
+        with RunLock(self.run_dir) as lock:
+            self.claim = directory.look(self.run_dir, self.config, self.env_config, self.resume, self.at)
+            new = self.claim == Claim(None, None)
+            self.began = False
+            try:
+                identity: dict[str, Any] = {"run": uuid.uuid4().hex[:12]}
+                if self.start_from is not None:
+                    identity["start_from"] = str(self.start_from.absolute())
+                self.claim = directory.tell(self.run_dir, self.claim, self.config, self.env_config, identity)
+                more = self.sinks(self.run_dir, self.claim.described or describe(self.config, self.env_config))
+                return self._train(more)
+            except BaseException:
+                if new and not self.began:
+                    directory.undo(self.run_dir, lock.made)
+                raise
+
+    def _train(self, more: Sequence[Sink]) -> TrainState:
         config, env = self.config, Echelon(self.env_config)
         trainer = make_train(AutoReset(env), config)
         self.heads = trainer.network.head_names
         self.guard_log = GuardLog(self.run_dir, trainer.guard_names, self.progress.note)
         slices, slice_size = self._bank_shape()
         feed = WorldBankFeeder(self.env_config, config.seed, slices, slice_size, processes=1)
-        with RunLock(self.run_dir), self.progress, feed as feeder:
+        saver = Saver(self.run_dir, keep=self.keep, keep_best=self.keep_best)
+        with Sinks(more) as sinks, self.progress, feed as feeder:
             done = 0 if self.resumed is None else self.resumed.update
             self.progress.phase(f"making {config.bank_size} worlds")
             rewards = reward_weights(config, self.env_config)
             worlds = feeder.whole_bank(config.bank_swaps(done))
             self.worlds = _slice_digests(worlds, slices)
             if self.resumed is not None:
-                self.resumed = checkpoint.read_manifest(self.resumed.path)  # under the lock now
-                checkpoint.require_same(self.resumed, config, self.env_config, self.run_id, self._bank(done))
+                checkpoint.require_same(self.resumed, config, self.env_config, self.claim.run_id, self._bank(done))
             env_params = env.params(env.make_bank(worlds), rewards=rewards)
             del worlds  # the device has them
             state = self._first_state(trainer, env_params)
@@ -154,10 +161,10 @@ class Runner:
                 self.progress.phase("measuring a rollout alone")
                 self.measured["seconds/rollout"] = time_rollout(trainer.update, state, env_params)
             self.progress.compiled(compiling)
+            self.began = True
             drop_lines_after(self.run_dir / "metrics.jsonl", done)
-            ours = JsonLines(self.run_dir), TensorBoard(self.run_dir, done)
-            saver = Saver(self.run_dir, keep=self.keep, keep_best=self.keep_best)
-            with StopOnSignal(self.stop, self.progress), Sinks([*ours, *self.sinks]) as sinks, saver:
+            sinks.sinks[:0] = [JsonLines(self.run_dir), TensorBoard(self.run_dir, done)]
+            with StopOnSignal(self.stop, self.progress), saver:
                 return self._loop(call, state, env, env_params, feeder, slices, slice_size, sinks, saver)
 
     def _bank_shape(self) -> tuple[int, int]:
@@ -227,7 +234,7 @@ class Runner:
                     config,
                     self.env_config,
                     extra={**extra, "games": list(games)},
-                    run=self.run_id,
+                    run=self.claim.run_id,
                     bank=self._bank(update),
                     score=wilson(wins, int(played))[0],
                 )
@@ -236,7 +243,7 @@ class Runner:
         update = int(state.update)
         calls = saved_at = 0
         waiting: tuple[int, Metrics] | None = None
-        while update < config.updates and not self._stop and not self.guard_log.gave_up:
+        while update < config.updates and not self.stopped and not self.guard_log.gave_up:
             if calls > saved_at or self.save_every == 1:
                 saver.wait()  # a checkpoint is written beside one call at most; see `begins_save`
             state, env_params = self._staged(update, state, env_params)
@@ -265,8 +272,8 @@ class Runner:
         written = saver.wait() or checkpoint.find(self.run_dir)
         if self.guard_log.gave_up:
             raise self.guard_log.give_up(state.guard, config, written)
-        write_summary(self.run_dir, time.perf_counter() - started, self._stop)
-        self.progress.finished(written, self._stop)
+        write_summary(self.run_dir, time.perf_counter() - started, self.stopped)
+        self.progress.finished(written, self.stopped)
         return state
 
     def _staged(self, update: int, state: TrainState, env_params: EnvParams) -> tuple[TrainState, EnvParams]:
@@ -307,7 +314,7 @@ class Runner:
 
     def stop(self) -> None:
         """Finish the call in progress, save, and return from `train`."""
-        self._stop = True
+        self.stopped = True
 
 
 def calls_between_saves(save_every: int) -> int:
@@ -351,18 +358,6 @@ class StopOnSignal:
     def __exit__(self, *exc: object) -> None:
         for number, handler in self.before.items():
             signal.signal(number, handler)
-
-
-def _run_id(run_dir: Path) -> str | None:
-    """The identity of the run in a directory, None if it was made before runs had one."""
-    try:
-        described = json.loads((run_dir / "config.json").read_text())
-    except FileNotFoundError:
-        return None
-    except (OSError, ValueError) as error:
-        raise CheckpointError(f"{run_dir / 'config.json'} cannot be read: {error}") from error
-    found = described.get("run") if isinstance(described, dict) else None
-    return None if found is None else str(found)
 
 
 def _slice_digests(worlds: WorldArrays, slices: int) -> list[str]:

@@ -14,7 +14,7 @@ class Saver:
 
     An error of a write is raised by the next call, whichever that is, and by leaving the context.
 
-    Arguments:
+    Args:
         run_dir: the run's directory.
         keep: whole checkpoints that stay, 1 or more; older ones are removed.
         keep_best: keep a copy of the one with the highest score as well.

@@ -13,20 +13,22 @@ from __future__ import annotations
 import dataclasses
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
 import jax
 import jax.numpy as jnp
-from rich.console import Console
 
 from echelon_jax.config import EnvConfig
 from echelon_jax.env.state import EnvParams
+from echelon_jax.fields import check_seed
+from echelon_jax.runs import checkpoint
 from echelon_jax.runs.checkpoint import CheckpointError
+from echelon_jax.runs.directory import read_config
 from echelon_jax.runs.progress import Progress
 from echelon_jax.runs.runner import Runner, StopOnSignal
-from echelon_jax.runs.sinks import Sink
+from echelon_jax.terminal import PlainConsole
 from echelon_jax.training.config import TrainConfig
 from echelon_jax.training.metrics import Metrics
 from echelon_jax.training.trainer import Train, TrainState
@@ -110,35 +112,53 @@ def seed_directories(run_dir: Path, count: int) -> list[Path]:
     return [run_dir / f"seed{i}" for i in range(count)]
 
 
+def common_update(folders: Sequence[Path]) -> int:
+    """Return the last update that the runs in these directories have all saved, 0 if there is none.
+
+    Raises:
+        CheckpointError: one of them was told to go further than others, and has.
+    """
+    saved = [checkpoint.saved_updates(folder) for folder in folders]
+    common = max(set[int].intersection(*({0, *updates} for updates in saved)))
+    told = {((read_config(folder) or {}).get("train") or {}).get("updates") for folder in folders} - {None}
+    if len(told) > 1 and any(updates and updates[-1] > common for updates in saved):
+        reached = ", ".join(str(updates[-1] if updates else 0) for updates in saved)
+        raise CheckpointError(
+            f"the seeds under {folders[0].parent} were told different numbers of updates and have reached {reached}; "
+            "resume each alone"
+        )
+    return common
+
+
 def train_seeds(
     run_dir: Path,
     config: TrainConfig,
     env_config: EnvConfig,
     count: int,
-    sinks: Callable[[Path, TrainConfig], list[Sink]] = lambda own_dir, config: [],
+    on_stop: Callable[[], None] = lambda: None,
+    resume: bool = False,
     **options: Any,
 ) -> list[TrainState]:
     """Train `count` learners with the seeds `config.seed`, `config.seed + 1` and so on, each in a directory of its own.
 
-    `sinks` makes the additional sinks of one run; `options` are those of `Runner`. SIGINT and SIGTERM end all of them after the
-    call in progress.
+    `options` are those of `Runner`. SIGINT and SIGTERM end all of them after the call in progress and call `on_stop`.
+    `resume` goes on from the last update that all of them have saved: a process that was killed may have saved some of them
+    once more than others.
 
     Raises:
         CheckpointError: as `Runner`, of the first run that failed.
+        ValueError: the last seed is larger than a seed may be.
     """
+    check_seed(config.seed + count - 1, "seed + seeds - 1")
+    folders = seed_directories(run_dir, count)
+    at = common_update(folders) if resume else None
     shared = SharedCall(count)
-    for number, own_dir in enumerate(seed_directories(run_dir, count)):
+    for number, own_dir in enumerate(folders):
         own = dataclasses.replace(config, seed=config.seed + number)
-        console = Console(quiet=number > 0, force_terminal=False)  # one of them speaks
+        console = PlainConsole(quiet=number > 0, force_terminal=False)  # one of them speaks
         progress = Progress(own, env_config, own_dir, console)
-        runner = Runner(own_dir, own, env_config, progress=progress, launcher=shared.launcher(number), **options)
-        runner.sinks = sinks(own_dir, own)
-        shared.runners.append(runner)
-    reached = {0 if runner.resumed is None else runner.resumed.update for runner in shared.runners}
-    if len(reached) > 1:
-        raise CheckpointError(
-            f"the seeds under {run_dir} have reached different updates ({', '.join(map(str, sorted(reached)))}); resume each alone"
-        )
+        own_options = {"progress": progress, "launcher": shared.launcher(number), "resume": resume, "at": at, **options}
+        shared.runners.append(Runner(own_dir, own, env_config, **own_options))
     states: list[TrainState | None] = [None] * count
     failures: list[BaseException] = []
 
@@ -151,6 +171,7 @@ def train_seeds(
 
     def stop() -> None:
         shared.stopping = True
+        on_stop()
 
     threads = [threading.Thread(target=train, args=(i,), name=f"seed{i}") for i in range(count)]
     with StopOnSignal(stop, shared.runners[0].progress):

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import os
+import threading
 import time
 import uuid
 from collections.abc import Iterator, Sequence
@@ -15,6 +16,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from echelon_jax.runs.checkpoint import CheckpointError
+from echelon_jax.runs.tree_files import first_line
 
 Line = dict[str, Any]
 
@@ -102,8 +104,9 @@ class TensorBoard:
         self.folder = run_dir / "tensorboard"
         with self._failures():
             self.folder.mkdir(parents=True, exist_ok=True)
+            before = any(self.folder.iterdir())
             self.writer = EventsWriter(str(self.folder / "events"), f".{uuid.uuid4().hex[:8]}")
-            if after:  # hides what a crashed run wrote beyond its checkpoint
+            if after or before:  # hides what a crashed run wrote beyond its checkpoint
                 self._add(Event(step=after + 1, session_log=SessionLog(status=SessionLog.START)))
             self.writer.flush()
 
@@ -138,9 +141,13 @@ class TensorBoard:
 class WeightsAndBiases:
     """A run of a Weights & Biases project; the package is imported only here.
 
+    It is a run of its own beside any other of this process: those of other seeds, or one that the caller has begun.
+
     Raises:
-        CheckpointError: the package is not installed.
+        CheckpointError: the package is not installed, or there is no login.
     """
+
+    _starting = threading.Lock()  # seeds start theirs from threads of their own
 
     def __init__(self, project: str, run_dir: Path, description: dict[str, Any]) -> None:
         try:
@@ -150,9 +157,19 @@ class WeightsAndBiases:
         file = run_dir / "wandb_id"  # a resumed run goes on in the same place
         identity = file.read_text().strip() if file.is_file() else uuid.uuid4().hex[:12]
         file.write_text(identity)
-        self.run = wandb.init(
-            project=project, name=run_dir.name, dir=str(run_dir), config=description, id=identity, resume="allow"
-        )
+        try:
+            with self._starting:
+                self.run = wandb.init(
+                    project=project,
+                    name=run_dir.absolute().name,
+                    dir=str(run_dir.absolute()),
+                    config=description,
+                    id=identity,
+                    resume="allow",
+                    reinit="create_new",
+                )
+        except wandb.Error as error:
+            raise CheckpointError(f"Weights & Biases cannot be used: {first_line(error)}") from error
 
     def write(self, line: Line) -> None:
         """Log the line."""

@@ -5,9 +5,12 @@ A tree is stored flat, by the path of each leaf, so a directory can be read with
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import os
-from collections.abc import Callable, Mapping
+import re
+import tempfile
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +20,8 @@ import numpy as np
 import orbax.checkpoint as ocp
 
 Flat = dict[str, np.ndarray]
+_PLAIN = re.compile(r"[A-Za-z0-9_./ +,=@-]+")
+_DESCRIPTORS = Path("/proc/self/fd")
 
 
 class TreeError(Exception):
@@ -38,8 +43,8 @@ def write(folder: Path, flat: Flat) -> None:
     Raises:
         OSError, ValueError: the disk is full or cannot be written (orbax reports a full disk as a ValueError).
     """
-    with ocp.PyTreeCheckpointer() as writer:
-        writer.save(folder, flat)
+    with _plain_path(folder.parent) as parent, ocp.PyTreeCheckpointer() as writer:
+        writer.save(parent / folder.name, flat)
 
 
 def read_flat(folder: Path) -> Flat:
@@ -49,10 +54,10 @@ def read_flat(folder: Path) -> Flat:
         TreeError: it cannot be read.
     """
     try:
-        with ocp.PyTreeCheckpointer() as reader:
-            there = sorted(reader.metadata(folder).item_metadata.tree)
+        with _plain_path(folder) as plain, ocp.PyTreeCheckpointer() as reader:
+            there = sorted(reader.metadata(plain).item_metadata.tree)
             arguments = {path: ocp.RestoreArgs(restore_type=np.ndarray) for path in there}
-            return reader.restore(folder, item=dict.fromkeys(there, 0), restore_args=arguments)
+            return reader.restore(plain, item=dict.fromkeys(there, 0), restore_args=arguments)
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
         raise TreeError(f"{folder} cannot be read: {first_line(error)}") from error
 
@@ -137,6 +142,27 @@ def flush_one(path: Path) -> None:
 def first_line(error: BaseException) -> str:
     """Return the first line of an error's message, or its class where there is none."""
     return (str(error).strip() or type(error).__name__).splitlines()[0]
+
+
+@contextlib.contextmanager
+def _plain_path(folder: Path) -> Iterator[Path]:
+    """Another path to an existing directory, for libraries that take a path for more than a path.
+
+    Orbax globs its directory ("[", "?", "*" and a backslash mean something), and tensorstore reads an address out of "://".
+    """
+    if _PLAIN.fullmatch(str(folder)):
+        yield folder
+    elif _DESCRIPTORS.is_dir():
+        descriptor = os.open(folder, os.O_RDONLY)
+        try:
+            yield _DESCRIPTORS / str(descriptor)
+        finally:
+            os.close(descriptor)
+    else:
+        with tempfile.TemporaryDirectory() as place:
+            alias = Path(place) / "folder"
+            alias.symlink_to(folder, target_is_directory=True)
+            yield alias
 
 
 def _named(tree: Any) -> dict[str, Any]:

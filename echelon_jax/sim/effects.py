@@ -1,4 +1,4 @@
-"""What a hit was worth: damage clipped at what the target had left, and assisted kills (reward "modern"; E21, E22)."""
+"""Effects of hits for the modern reward: damage clipped to what the target had left, and assisted kills (E21, E22)."""
 
 from __future__ import annotations
 

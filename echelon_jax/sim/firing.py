@@ -1,9 +1,9 @@
 """The firing phase: living mechs fire one by one, each seeing what the earlier ones did (docs/spec/rules.md 5, 9.3).
 
-In roster order, the same mech in every arena at a time; under fair_order in a drawn order, a mech of its own in each arena.
+Mechs fire in roster order, the same mech in every arena at a time. Under fair_order each arena has a drawn order of its own.
 Positions do not change in this phase, so distances, bearings and lines of sight are computed for all pairs
 beforehand; a scan then goes through the mechs. Only a wreck can change a view, so after a kill the clear views of
-that arena are looked at again.
+that arena are tested again.
 """
 
 from __future__ import annotations
@@ -148,7 +148,7 @@ def fire(
 ) -> SimState:
     """One firing phase.
 
-    Arguments:
+    Args:
         heights: hit-height draws of laser and flamer by shooter.
         order, wreck: the order of firing and the wreck rolls under fair_order.
     """

@@ -48,7 +48,7 @@ def is_leg_hit(
 def grid_rank(
     position: Float32[Array, "rows mechs 3"], stamp: Int32[Array, "rows mechs"]
 ) -> Int32[Array, "rows mechs"]:
-    """Place of each mech in grid order: ascending (cell x, cell y, arrival stamp) (docs/spec/rules.md 2.6)."""
+    """Rank of each mech in grid order: ascending (cell x, cell y, arrival stamp) (docs/spec/rules.md 2.6)."""
     cell = (position[..., :2] / k.GRID_CELL).astype(jnp.int32)
     major = cell[..., 0] * 4096 + cell[..., 1]
     a, b = major[..., :, None], major[..., None, :]

@@ -2,8 +2,8 @@
 
 Source: docs/spec/rules.md 6, 9.4, S2.
 
-In rounds: the next few pending projectiles of every arena are evaluated together against the current state; those
-before the first one with an effect (an impact or an interception) just fly on; that effect is applied; the rest are
+The phase runs in rounds. A round evaluates the next few pending projectiles of every arena together against the current state.
+Those before the first one with an effect (an impact or an interception) fly on, and that effect is applied. The others are
 evaluated again in the next round.
 """
 

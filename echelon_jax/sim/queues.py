@@ -1,4 +1,4 @@
-"""Dense queues of rare work: which elements of a batch need something, packed to the front of a fixed array."""
+"""Dense queues of rare work: the indices of the elements that need it, packed to the front of a fixed array."""
 
 from __future__ import annotations
 

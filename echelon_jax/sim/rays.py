@@ -78,7 +78,7 @@ def sight(
     nothing and read clear. A step on an axis that has none left skips the goal for ever (Q9): blocked. The bits of a ray
     do not depend on `halvings`.
 
-    Arguments:
+    Args:
         config: sizes of the map.
         opaque: per arena and column a word, bit z of which says that the voxel at z hides what is behind it.
         arena: of each ray.
@@ -245,7 +245,7 @@ def pair_sight(
 
     The needed rays of the whole batch are packed into one queue and walked `chunk` at a time.
 
-    Arguments:
+    Args:
         smoke: clouds that block the view too; without them only terrain does.
         arena: the arena of each row, where rows are a selection of arenas; by default row r is arena r.
     """

@@ -95,7 +95,7 @@ def initial_state(
 
 def empty_tally(config: EnvConfig, arenas: int) -> Tally:
     """The tallies at the start of a decision step (docs/spec/rules.md 4.3)."""
-    n, modern = config.num_mechs, config.reward == "modern"
+    n, modern = config.num_mechs, config.counts_effective_damage
 
     def f() -> Float32[Array, "arenas mechs"]:
         return jnp.zeros((arenas, n), jnp.float32)

@@ -1,4 +1,4 @@
-"""Wrecks: what a dying mech leaves in the grid, and the CRC32 roll that picks its material (docs/spec/rules.md 8.7)."""
+"""Wrecks: the debris of a dead mech in the grid, and the CRC32 roll of its material (docs/spec/rules.md 8.7)."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ def place_wrecks(
 
     Source: docs/spec/rules.md 8.7.
 
-    Arguments:
+    Args:
         others: for each wreck, the mechs that count as living at that moment.
         arena, mech: whose wreck; arenas must differ within one call.
         wanted: rows that are real.

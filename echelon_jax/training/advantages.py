@@ -19,13 +19,16 @@ def generalized_advantages(
     lam: float,
     continuation: Float32[Array, "time arenas team"] | None = None,
 ) -> tuple[Float32[Array, "time arenas team"], Float32[Array, "time arenas team"]]:
-    """Return advantages and returns (advantage + value), all values in reward units.
+    """Return advantages and returns (advantage + value), with all values in reward units.
 
-    delta_t = r_t + gamma V'_t - V_t and A_t = delta_t + gamma lam A_{t+1} if the mech goes on, else delta_t, where
-    V'_t is 0 where `terminated` (its own death, or an episode decided), `final_value` where `truncated` (time up: the
-    value of the state it ended in), and the value at t + 1 (`last_value` behind the last step) elsewhere.
-    `continuation`, if given, multiplies both V'_t and the trace beyond t: the share of what comes after that t answers for.
-    Rows where the mech was dead at the decision (`alive` false) are 0 and touch nothing else.
+    delta_t = r_t + gamma V'_t - V_t. A_t = delta_t + gamma lam A_{t+1} if the mech goes on, else A_t = delta_t. V'_t is
+
+    - 0 where `terminated`: the mech died, or the game was decided;
+    - `final_value` where `truncated`: time ran out, and this is the value of the state in which the episode ended;
+    - the value at t + 1 elsewhere, and `last_value` after the last step.
+
+    `continuation`, if given, multiplies both V'_t and the trace after t. It is the share of what comes after t that the
+    decision at t answers for. Rows of mechs that were dead at the decision (`alive` is false) are 0 and affect nothing.
     """
     next_value = jnp.concatenate([value[1:], last_value[None]])
     ahead = jnp.where(terminated, 0.0, jnp.where(truncated, final_value, next_value))

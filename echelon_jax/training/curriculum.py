@@ -1,10 +1,10 @@
-"""A curriculum: numbers of the game that change at given updates, without compiling anew.
+"""A curriculum: numbers of the game that change at given updates. Nothing is compiled again.
 
     "0 fire=0.2; 100 fire=0.6 reward_zone=0.3; 300 fire=1"
 
-From update 100 on the scripted opponent fires with probability 0.6 and the zone pays 0.3. What a stage does not name keeps its
-value. Everything is a function of the update number, so a resumed run goes on as an uninterrupted one. A change of map, team size
-or kind of opponent changes the program and is another run, begun with the policy of this one (`--start-from`).
+From update 100 on the scripted opponent fires with probability 0.6 and the zone pays 0.3. A number that a stage does not name
+keeps its value. Everything is a function of the update number, so a resumed run goes on as an uninterrupted one. Another map,
+team size or kind of opponent is another program and so another run, which `--start-from` begins with the policy of this one.
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ NAMES = ("fire", *(f"reward_{name}" for name in REWARD_WEIGHTS))
 
 @dataclasses.dataclass(frozen=True)
 class Stage:
-    """What holds from `update` on; `values` by name, of NAMES."""
+    """The values that hold from `update` on, by name (one of NAMES)."""
 
     update: int
     values: dict[str, float]
 
 
 def parse(text: str) -> tuple[Stage, ...]:
-    """Return the stages of a text, in order of updates; none for an empty one.
+    """Return the stages of a text in the order of their updates. An empty text has none.
 
     Raises:
         ValueError: one sentence that names what cannot be read.
@@ -61,7 +61,7 @@ def _number(name: str, text: str) -> float:
 
 
 def values_at(stages: tuple[Stage, ...], update: int) -> dict[str, float]:
-    """Return everything that the stages up to an update, counted from 0, have set."""
+    """Return all values that the stages up to an update have set; updates count from 0."""
     found: dict[str, float] = {}
     for stage in stages:
         if stage.update <= update:

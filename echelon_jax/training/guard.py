@@ -1,13 +1,12 @@
-"""The guard: an update that goes wrong is not applied, is counted and named; if they keep going wrong the run is rolled back.
+"""The guard drops an update that goes wrong, counts and names it, and rolls the run back if updates keep going wrong.
 
-Everything here is part of the compiled program: `inspect_update` looks at an update, `settle` keeps or drops it. After
+Everything here is part of the compiled program. `inspect_update` looks at an update; `settle` keeps or drops it. After
 `patience` bad updates in a row the learner is rolled back to the last snapshot, with a fresh optimiser and a lower learning
 rate. After `retries` such rollbacks the guard gives up (`failed`), holds the learner at the snapshot, and the host stops the
 run.
 
-The snapshot is the learner as it entered the last good update: its own rollout and update have shown that it works, which
-is more than is known of what came out. A dropped update costs its data and nothing else: mechs play on. Trainer
-requirements "governor".
+The snapshot is the learner as it entered the last good update. A rollout and an update have shown that this learner works,
+while nothing is known yet of the learner that came out. A dropped update costs its data and nothing else; the mechs play on.
 """
 
 from __future__ import annotations
@@ -31,7 +30,7 @@ _SEEN = 20  # updates before a loss can be a spike
 
 @dataclasses.dataclass(frozen=True)
 class GuardConfig:
-    """When an update is bad and what follows; `TrainConfig.guard_*` documents each field."""
+    """The limits beyond which an update is bad, and what follows. `TrainConfig.guard_*` documents each field."""
 
     patience: int
     retries: int
@@ -44,7 +43,7 @@ class GuardConfig:
 
 
 class Learner(flax.struct.PyTreeNode):
-    """What an update changes."""
+    """The part of the train state that an update changes."""
 
     params: Any
     optimizer: Any
@@ -53,7 +52,7 @@ class Learner(flax.struct.PyTreeNode):
 
 
 class GuardState(flax.struct.PyTreeNode):
-    """What the guard remembers; part of the TrainState."""
+    """The memory of the guard; part of the TrainState."""
 
     params: Any  # the snapshot
     observation_moments: Any
@@ -69,7 +68,7 @@ class GuardState(flax.struct.PyTreeNode):
 
 
 class Finding(flax.struct.PyTreeNode):
-    """What is wrong with an update, by cause, and where: a parameter's, loss's, tensor's or head's number."""
+    """The faults of an update by cause, each with its location: the number of a parameter, loss, tensor or head."""
 
     causes: Bool[Array, " causes"]
     where: Int32[Array, " causes"]
@@ -77,12 +76,12 @@ class Finding(flax.struct.PyTreeNode):
 
     @property
     def bad(self) -> Bool[Array, ""]:
-        """Whether anything is."""
+        """Whether the update has any fault."""
         return self.causes.any()
 
 
 class Report(flax.struct.PyTreeNode):
-    """What the host is told of an update."""
+    """What the host learns about an update."""
 
     causes: Bool[Array, " causes"]
     where: Int32[Array, " causes"]
@@ -94,7 +93,7 @@ class Report(flax.struct.PyTreeNode):
 
 @dataclasses.dataclass(frozen=True)
 class Names:
-    """What the numbers in `Finding.where` stand for."""
+    """The names of the numbers in `Finding.where`."""
 
     params: tuple[str, ...]
     observation: tuple[str, ...]
@@ -102,7 +101,7 @@ class Names:
     heads: tuple[str, ...]
 
     def of(self, cause: str, where: int) -> str:
-        """Return the tensor or head of one fault."""
+        """Return the name of the tensor or head of one fault."""
         if cause in ("gradient", "parameter"):
             return self.params[where]
         if cause == "observation":
@@ -115,14 +114,14 @@ class Names:
 
 
 def names_of(params: Any, observation: Sequence[str], rollout: Sequence[str], heads: Sequence[str]) -> Names:
-    """Return the names for trees like the ones that `inspect_update` is given; `params` may be shapes only."""
+    """Return the names for trees of the same structure as those of `inspect_update`; `params` may be shapes only."""
     leaves = jax.tree_util.tree_leaves_with_path(params)
     paths = tuple("/".join(str(getattr(k, "key", k)) for k in path) for path, _ in leaves)
     return Names(paths, tuple(observation), tuple(rollout), tuple(heads))
 
 
 def begin(params: Any, observation_moments: Any, return_moments: Any) -> GuardState:
-    """Return the guard of a run that starts, or goes on, from a learner."""
+    """Return the guard of a run that starts from a learner."""
     zero, nothing = jnp.zeros((), jnp.int32), jnp.zeros((), jnp.float32)
     copies = (
         jax.tree.map(jnp.copy, x) for x in (params, observation_moments, return_moments)
@@ -163,14 +162,14 @@ def inspect_update(
     rollout: Mapping[str, Float32[Array, ...]],
     head_units: Float32[Array, " heads"],
 ) -> Finding:
-    """Return what is wrong with an update.
+    """Return the faults of an update.
 
-    Arguments:
+    Args:
         metrics: `ppo.UpdateMetrics` of all gradient steps, [epochs, minibatches, ...]; steps left out have `stopped` 1.
-        params: after the update.
-        observation: what the update read; columns are its last axis.
-        rollout: other numbers that it read, by name, 0 where they do not count.
-        head_units: by which each head's entropy is divided before its fall is judged.
+        params: the parameters after the update.
+        observation: the observations that the update read; columns are the last axis.
+        rollout: other numbers that the update read, by name; 0 where they do not count.
+        head_units: divisors of the heads' entropies, after which an even choice has 1.
     """
     steps = jax.tree.map(lambda x: x.reshape(-1, *x.shape[2:]), metrics)
     done = steps.stopped == 0
@@ -208,7 +207,7 @@ def inspect_update(
 def settle(
     config: GuardConfig, state: GuardState, finding: Finding, before: Learner, after: Learner, fresh_optimizer: Any
 ) -> tuple[Learner, GuardState, Report]:
-    """Return the learner to go on with, the guard's memory and what to tell; `fresh_optimizer` fits the parameters."""
+    """Return the learner to go on with, the guard's memory and the report; a rollback uses `fresh_optimizer`."""
     bad = finding.bad
     applied = ~bad & ~state.failed
     streak = jnp.where(bad, state.streak + 1, 0)
@@ -254,13 +253,13 @@ def all_well(state: GuardState) -> Report:
 
 
 def again(state: GuardState) -> GuardState:
-    """Return the guard of a run that is resumed by hand after it gave up: everything is forgiven but the counts."""
+    """Return the guard of a run that is resumed by hand after it gave up. Only the counts stay."""
     zero = jnp.zeros_like(state.streak)
     return state.replace(streak=zero, good=zero, retries=zero, failed=jnp.zeros_like(state.failed))  # type: ignore[attr-defined]
 
 
 def finite_or_zero(tree: Any) -> Any:
-    """Return a tree with zeros for entries that are not finite: a memory that was poisoned starts anew."""
+    """Return a tree with zeros for entries that are not finite, so that a memory with NaN starts anew."""
     return jax.tree.map(lambda x: jnp.where(jnp.isfinite(x), x, 0), tree)
 
 
@@ -268,7 +267,7 @@ def finite_or_zero(tree: Any) -> Any:
 
 
 def events(names: Names, report: Report, first_update: int) -> list[dict[str, Any]]:
-    """Return what happened in a call, one entry per bad update; `report` is stacked over the updates from `first_update` on."""
+    """Return one entry per bad update of a call; `report` is stacked over the updates from `first_update` on."""
     out = []
     causes, where = np.asarray(report.causes), np.asarray(report.where)
     for i in np.flatnonzero(np.asarray(report.dropped)):
@@ -279,7 +278,7 @@ def events(names: Names, report: Report, first_update: int) -> list[dict[str, An
 
 
 def sentence(event: Mapping[str, Any]) -> str:
-    """Say one event in a line."""
+    """Return an event as one line of text."""
     what = "; ".join(f"{cause} ({place})" for cause, place in event["causes"].items()) or "the guard had given up"
     then = (
         "the run stops"

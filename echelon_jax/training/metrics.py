@@ -1,7 +1,7 @@
-"""What training reports: sums gathered on the device, turned into named numbers on the host.
+"""The metrics of training: sums that the device gathers, and named numbers that the host makes of them.
 
-The device only adds up; every mean, rate and share is a quotient of two sums, so that windows of any length combine exactly
-and nothing is diluted by episodes or mechs that did not count (T25). A quotient without data is None.
+The device only adds up. Every mean, rate and share is a quotient of two sums, so windows of any length combine exactly, and
+episodes or mechs that do not count dilute nothing (T25). A quotient without data is None.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from echelon_jax.training.sides import learner_first, learner_rows
 
 
 class RolloutSums(flax.struct.PyTreeNode):
-    """Sums over a rollout. "Ended" sums run over the episodes that ended in it, from their first step on."""
+    """Sums over a rollout. Sums over ended episodes cover the whole episode, from its first step on."""
 
     episodes: Float32[Array, ""]
     wins: Float32[Array, ""]  # of the learner
@@ -51,7 +51,7 @@ class RolloutSums(flax.struct.PyTreeNode):
 
 
 class Metrics(flax.struct.PyTreeNode):
-    """Everything about one update; scalars and small vectors only."""
+    """All metrics of one update; scalars and small vectors only."""
 
     rollout: RolloutSums
     update: UpdateMetrics
@@ -140,10 +140,10 @@ def summarize(
 ) -> dict[str, float | None]:
     """Return the named numbers of a window of calls (fields stacked over updates), None where there are no data.
 
-    What each means is in docs/metrics.md. Shares are 0 to 1, "per_episode" counts are of whole teams, returns and "per_decision"
-    numbers of one mech.
+    docs/metrics.md explains each number. Shares run from 0 to 1. "per_episode" numbers count whole teams; returns and
+    "per_decision" numbers are those of one mech.
 
-    Arguments:
+    Args:
         heads: names of the network's action heads; without them they are numbered.
         opponent: name of the opponent, for the win rate against it.
     """

@@ -1,10 +1,10 @@
-"""The PPO update: clipped surrogate over whole recurrent sequences, per action head, dead mechs masked.
+"""The PPO update: a clipped surrogate per action head over whole recurrent sequences, with dead mechs masked.
 
 Source: docs/spec/learner.md 4.3, 4.9.
 
-A sequence is a whole rollout of an arena, or a chunk of it (truncated backpropagation through time) that starts from the memory
-which the rollout had there. With `burn_in` that memory is instead worked out anew, without a gradient, by today's parameters from
-the chunk before.
+A sequence is a whole rollout of an arena, or a chunk of it (truncated backpropagation through time). A chunk starts from the
+memory that the rollout had there. With `burn_in` the present parameters compute that memory again from the chunk before,
+without a gradient.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ MIN_ADVANTAGE_DEVIATION = 1e-6
 
 @dataclasses.dataclass(frozen=True)
 class PPOConfig:
-    """Numbers of the update that are part of the program.
+    """Settings of the update that are compiled into the program.
 
     Attributes:
         epochs: passes over the rollout, each unrolled again from the stored first memory.
@@ -37,7 +37,7 @@ class PPOConfig:
         value_coefficient: weight of the value loss.
         value_clip: the value may move this far from the rollout's (critic's units) before its loss is clipped; 0 for no clip.
         target_kl: once a minibatch's KL exceeds 1.5 times this, the rest of the update is left out; 0 for never.
-        burn_in: whether a chunk's first memory is worked out anew from the chunk before.
+        burn_in: whether a chunk's first memory is computed again from the chunk before.
     """
 
     epochs: int
@@ -57,7 +57,7 @@ class UpdateSchedule(flax.struct.PyTreeNode):
 
 
 class Batch(flax.struct.PyTreeNode):
-    """What the loss reads: a rollout of T steps and what was computed from it."""
+    """The input of the loss: a rollout of T steps and what was computed from it."""
 
     observation: Observation  # normalised
     reset: Bool[Array, "time arenas mechs"]  # the previous done
@@ -73,7 +73,7 @@ class Batch(flax.struct.PyTreeNode):
 
 
 class UpdateMetrics(flax.struct.PyTreeNode):
-    """Means over all minibatches of an update, unless said otherwise."""
+    """Means over all minibatches of an update, unless a field says otherwise."""
 
     loss: Float32[Array, "*batch"]
     policy_loss: Float32[Array, "*batch"]
@@ -96,20 +96,20 @@ class UpdateMetrics(flax.struct.PyTreeNode):
 
 
 def masked_mean(x: Float32[Array, "*batch"], mask: Bool[Array, "*batch"]) -> Float32[Array, ""]:
-    """Return the mean of x where `mask` is true, 0 if nowhere; other entries never matter, not even NaN."""
+    """Return the mean of x where `mask` is true, 0 if it is true nowhere. Other entries have no influence, even if NaN."""
     return jnp.where(mask, x, 0.0).sum() / jnp.maximum(mask.sum(dtype=jnp.float32), 1.0)
 
 
 def masked_head_mean(
     x: Float32[Array, "*batch heads"], use: Bool[Array, "*batch heads"], count: Float32[Array, "*#heads"]
 ) -> Float32[Array, " heads"]:
-    """Return, per head, the sum of x where `use` is true, over `count`."""
+    """Return, per head, the sum of x where `use` is true, divided by `count`."""
     axes = tuple(range(x.ndim - 1))
     return jnp.where(use, x, 0.0).sum(axes) / jnp.maximum(count, 1.0)
 
 
 def normalize_advantage(advantage: Float32[Array, "*batch"], mask: Bool[Array, "*batch"]) -> Float32[Array, "*batch"]:
-    """Return (A - mean) / deviation over the living, 0 elsewhere and 0 everywhere if they all agree or none lives."""
+    """Return (A - mean) / deviation over living mechs and 0 for the others; 0 everywhere if none lives or all are equal."""
     centred = jnp.where(mask, advantage - masked_mean(advantage, mask), 0.0)
     deviation = jnp.sqrt(masked_mean(centred * centred, mask))
     return jnp.where(
@@ -131,7 +131,7 @@ def value_terms(
     target: Float32[Array, "*batch"],
     clip: float,
 ) -> Float32[Array, "*batch"]:
-    """Return 1/2 (target - V)^2, or with a clip the larger of that and the same of V held within `clip` of the old value."""
+    """Return 1/2 (target - V)^2. With a clip, return the larger of that and of the same with V clipped to the old value +- clip."""
     plain = 0.5 * jnp.square(target - value)
     if not clip:
         return plain
@@ -150,9 +150,9 @@ def loss_and_metrics(
 ) -> tuple[Float32[Array, ""], UpdateMetrics]:
     """Return policy loss + value coefficient x value loss - entropy coefficient x entropy.
 
-    Policy loss: the clipped surrogate of each head, where the head's choice counted and the mech lives, summed over heads, mean
-    over living mechs. Entropy: that of the heads times their weights, mean over living mechs. Of the metrics `grad_norm`,
-    `update_ratio`, `skipped`, `stopped` and `bad_gradient` are left 0.
+    The policy loss is the clipped surrogate of each head, where its loss mask is true and the mech lives, summed over heads and
+    averaged over living mechs. The entropy is that of the heads times their weights, averaged over living mechs. The metrics
+    `grad_norm`, `update_ratio`, `skipped`, `stopped` and `bad_gradient` stay 0 here.
     """
     distribution, value = network.unroll(params, carry, batch.observation, batch.reset)
     mask = batch.policy_mask
@@ -206,7 +206,7 @@ def make_optimizer(max_grad_norm: float) -> optax.GradientTransformation:
 
 
 def take_sequences(batch: Batch, some: Int32[Array, " some"]) -> Batch:
-    """Return some whole sequences; they are axis 1 of every field."""
+    """Return the sequences with the given indices; sequences are axis 1 of every field."""
     return jax.tree.map(lambda x: jnp.take(x, some, axis=1), batch)
 
 
@@ -221,9 +221,9 @@ def gradient_step(
     batch: Batch,
     key: Key[Array, ""],
 ) -> tuple[Params, Any, UpdateMetrics]:
-    """Do one optimiser step on one minibatch. If the loss or a gradient is not finite nothing changes, which is counted.
+    """Do one optimiser step on one minibatch. If the loss or a gradient is not finite, nothing changes and `skipped` is 1.
 
-    That keeps the parameters sound for the steps that follow; the guard then drops the whole update.
+    So the parameters stay sound for the later steps. The guard then drops the whole update.
     """
     grads, metrics = jax.grad(loss_and_metrics, has_aux=True)(
         params, network, config, schedule.entropy_coefficient, carry, batch, key
@@ -268,10 +268,10 @@ def update(
     batch: Batch,
     key: Key[Array, ""],
 ) -> tuple[Params, Any, UpdateMetrics]:
-    """Run all epochs and minibatches; every epoch permutes the sequences afresh.
+    """Run all epochs and minibatches. Every epoch permutes the sequences anew.
 
-    `carries` is the memory before the first step of each chunk, [chunks, arenas, mechs, lstm]; chunks divide the time evenly
-    and the arenas divide evenly into minibatches (`TrainConfig` checks both). Metrics have the shape [epochs, minibatches].
+    `carries` is the memory before the first step of each chunk, [chunks, arenas, mechs, lstm]. Chunks divide the time evenly,
+    and minibatches divide the arenas evenly (`TrainConfig` checks both). Metrics have the shape [epochs, minibatches].
     """
     chunks, arenas = carries.h.shape[:2]
     sequences = chunks * arenas

@@ -1,4 +1,4 @@
-"""A rollout: T decisions of the learner in B arenas against an opponent, everything on the device."""
+"""A rollout: T decisions of the learner in B arenas against an opponent, all on the device."""
 
 from __future__ import annotations
 
@@ -28,16 +28,16 @@ class BatchEnv(Protocol):
         """The sizes of an arena."""
         ...
 
-    def reset_batch(self, params: EnvParams, keys: Key[Array, " arenas"]) -> tuple[Any, Step]:
+    def reset_batch(self, keys: Key[Array, " arenas"], params: EnvParams) -> tuple[Any, Step]:
         """Return fresh arenas."""
         ...
 
     def step_batch(
         self,
-        params: EnvParams,
         keys: Key[Array, " arenas"],
         state: Any,
         actions: Float32[Array, "arenas mechs actions"],
+        params: EnvParams,
     ) -> tuple[Any, Step]:
         """Step all arenas and reset those that ended."""
         ...
@@ -75,7 +75,7 @@ def begin(
     env: BatchEnv, opponent: Agent, network: Network, env_params: EnvParams, arenas: int, key: Key[Array, ""]
 ) -> RunnerState:
     """Return actors at the first decision of fresh arenas."""
-    env_state, step = env.reset_batch(env_params, jax.random.split(key, arenas))
+    env_state, step = env.reset_batch(jax.random.split(key, arenas), env_params)
     team = env.config.team_size
     return RunnerState(
         env_state=env_state,
@@ -105,9 +105,12 @@ def collect(
 ) -> tuple[RunnerState, Rollout, Carry, Float32[Array, "arenas team"], RolloutSums, Moments]:
     """Play `steps` decisions.
 
-    Returns the actors after them, the rollout, the memory before each of its `chunks` equal parts ([chunks, arenas, team, lstm]),
-    the value of the observation behind it (critic's units), the sums, and the moments of the raw observations of living learner
-    mechs; `moments`, by which observations are normalised, stay as they are.
+    `moments` normalise the observations and stay as they are.
+
+    Returns:
+        The runner state after the last decision; the rollout; the memory before each of the `chunks` equal parts,
+        [chunks, arenas, team, lstm]; the value of the observation after the last decision, in the critic's units; the sums of
+        the metrics; the moments of the raw observations of the learner's living mechs.
     """
     arenas = runner_state.reset.shape[0]
 
@@ -133,7 +136,7 @@ def collect(
         actions = all_rows(distribution.action(raw_action), opponent_rows(theirs))
 
         # The world moves on; ended arenas start again.
-        env_state, step = env.step_batch(env_params, jax.random.split(env_key, arenas), runner_state.env_state, actions)
+        env_state, step = env.step_batch(jax.random.split(env_key, arenas), runner_state.env_state, actions, env_params)
         terminated, truncated = learner_rows(step.terminated), learner_rows(step.truncated)
         alive = runner_state.alive
         reward = learner_rows(step.reward)

@@ -1,6 +1,6 @@
-"""Which mechs learn: blue in even arenas, red in odd ones (D9, T19). Static slices, never a select.
+"""The sides: the learner is blue in even arenas and red in odd ones (D9, T19). The slices are static; nothing is selected.
 
-"Team rows" are the mechs of one side in roster order; arrays keep their arena order throughout.
+The rows of a side are its mechs in roster order. The order of the arenas never changes.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Fused training: rollout, advantages and update as one compiled, donated program.
+"""Fused training: rollout, advantages and update as one compiled program, which reuses the memory of its input state.
 
     train = make_train(AutoReset(Echelon(env_config)), train_config)
     state = train.init(jax.random.key(train_config.seed), env_params)
@@ -22,6 +22,7 @@ from jaxtyping import Array, Float32, Int32, Key
 from echelon_jax.agents.base import Agent, AgentParams
 from echelon_jax.agents.registry import make_agent
 from echelon_jax.config import EnvConfig
+from echelon_jax.env.interfaces import reward_of
 from echelon_jax.env.state import EnvParams
 from echelon_jax.policies.features import Features, Observation
 from echelon_jax.policies.network import Network, Params
@@ -45,7 +46,7 @@ _ROLLOUT = ("reward", "log_prob", "value", "advantage", "target")  # what the gu
 
 
 class LinearSchedule(flax.struct.PyTreeNode):
-    """A linear schedule over updates, traced, so that changing it does not compile anew."""
+    """A linear schedule over updates. It is traced, so a change does not compile again."""
 
     start: Float32[Array, ""]
     end: Float32[Array, ""]
@@ -58,14 +59,14 @@ class LinearSchedule(flax.struct.PyTreeNode):
 
 
 def share_after_death(config: TrainConfig, update: Int32[Array, ""]) -> Float32[Array, ""]:
-    """Return the share of its team's result after its own death that a mech answers for, before an update counted from 0."""
+    """Return the share of the result after its own death that a mech answers for; updates count from 0."""
     ramp = LinearSchedule(jnp.float32(0.0), jnp.float32(config.after_death), jnp.float32(config.after_death_ramp))
     since = update - config.after_death_start
     return jnp.where(since >= 0, ramp.at(since), 0.0)
 
 
 class TrainState(flax.struct.PyTreeNode):
-    """All that a run needs to go on; a checkpoint holds exactly this."""
+    """Everything that a run needs to go on. A checkpoint holds exactly this."""
 
     params: Params
     optimizer: Any
@@ -88,8 +89,8 @@ class Train:
         init: (key, env_params) -> TrainState, compiled.
         run_updates: (TrainState, env_params) -> (TrainState, Metrics stacked over `updates_per_call`), compiled; consumes
             the state that it is given.
-        update: one update without compiling or donating, for tests and for composing.
-        guard_names: what the guard's findings are called.
+        update: one update as a plain function, for tests and for larger programs.
+        guard_names: names of what the guard can find.
     """
 
     config: TrainConfig
@@ -119,7 +120,7 @@ def make_train(env: BatchEnv, config: TrainConfig, opponent: Agent | None = None
     optimizer = ppo.make_optimizer(config.max_grad_norm)
     clip = config.observation_clip or None
     # The modern reward pays the game's result when time runs out as well; a value on top of it would pay twice.
-    paid_at_time_up = env_config.reward == "modern"
+    paid_at_time_up = reward_of(env_config).pays_at_time_up
     # It pays the dead their share of the result too. With a critic that knows what a dead mech's team is worth, a death can pass
     # that on to the decisions before it; otherwise a mech answers for nothing after its death.
     through_death = paid_at_time_up and network.values_the_dead and config.after_death > 0
@@ -157,7 +158,7 @@ def make_train(env: BatchEnv, config: TrainConfig, opponent: Agent | None = None
     def watch(
         state: TrainState, learnt: guard.Learner, metrics: ppo.UpdateMetrics, batch: ppo.Batch, reward: Array
     ) -> tuple[guard.Learner, guard.GuardState, guard.Report]:
-        """What the guard makes of an update."""
+        """Return the learner to go on with, the guard's memory and its report."""
         if not config.guard:
             return learnt, state.guard, guard.all_well(state.guard)
         numbers = (reward, batch.log_prob, batch.value, batch.advantage, batch.target)

@@ -1,4 +1,4 @@
-"""Packages that only drawing needs."""
+"""Packages that only drawing needs; imported when something is drawn, because that takes a second."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ class MissingExtra(RuntimeError):
 
 
 def drawing(name: str) -> ModuleType:
-    """Import a module of the extra `viz`.
+    """Import a module of a drawing package, which the base installation has.
 
     Raises:
         MissingExtra: it is not installed.
@@ -20,6 +20,4 @@ def drawing(name: str) -> ModuleType:
         return import_module(name)
     except ImportError as error:
         package = {"PIL": "pillow"}.get(name.partition(".")[0], name.partition(".")[0])
-        raise MissingExtra(
-            f"pictures need {package}, which is not installed: pip install 'echelon-jax[viz]'"
-        ) from error
+        raise MissingExtra(f"pictures need {package}, which is not installed: pip install {package}") from error

@@ -1,4 +1,4 @@
-"""An evaluation as one picture: results, weapon use by range, heat, and where both sides spent their time (matplotlib)."""
+"""An evaluation as one picture: results, weapon use by range, heat, and the positions of both sides (matplotlib)."""
 
 from __future__ import annotations
 
@@ -19,6 +19,11 @@ OWN, OTHER = "#4084f4", "#ec4c3e"
 def _plots() -> Any:
     drawing("matplotlib").use("Agg")
     return drawing("matplotlib.pyplot")
+
+
+def literal(name: str) -> str:
+    """A name as it is: matplotlib would read a formula between dollar signs."""
+    return name.replace("$", r"\$")
 
 
 def range_labels() -> list[str]:
@@ -42,11 +47,11 @@ def evaluation_figure(evaluation: Evaluation, opponent: str | None = None) -> An
     draw_results(axes[0, 0], evaluation)
     for axis, whose in ((axes[0, 1], "own"), (axes[0, 2], "other")):
         draw_weapons(axis, behaviour[whose])
-        axis.set_title(f"shots per game by distance, {'policy' if whose == 'own' else name}")
+        axis.set_title(f"shots per game by distance, {'policy' if whose == 'own' else literal(name)}")
     draw_habits(axes[1, 0], behaviour, name)
     for axis, side in ((axes[1, 1], 0), (axes[1, 2], 1)):
         draw_places(axis, evaluation, name, side)
-    figure.suptitle(f"{evaluation.policy} at update {evaluation.update}")
+    figure.suptitle(literal(f"{evaluation.policy} at update {evaluation.update}"))
     figure.tight_layout()
     return figure
 
@@ -58,9 +63,11 @@ def draw_results(axis: Any, evaluation: Evaluation) -> None:
         s = evaluation.against[name]
         axis.plot([s["win_rate_low"], s["win_rate_high"]], [row, row], color=OWN, lw=3, solid_capstyle="round")
         axis.plot([s["win_rate"]], [row], "o", color=OWN)
-        axis.text(s["win_rate_high"] + 0.02, row, f"{s['win_rate']:.0%} of {s['games']}", va="center")
+        left = s["win_rate"] < 0.5  # towards the middle, so that the words stay inside the axis
+        side = "left" if left else "right"
+        axis.text(s["win_rate"], row - 0.12, f"{s['win_rate']:.0%} of {s['games']}", ha=side, va="bottom")
     axis.axvline(0.5, color="grey", lw=1, ls=":")
-    axis.set(xlim=(0, 1.3), ylim=(len(names) - 0.5, -0.5), yticks=range(len(names)), yticklabels=names)
+    axis.set(xlim=(0, 1), ylim=(len(names) - 0.5, -0.5), yticks=range(len(names)), yticklabels=map(literal, names))
     axis.set_xticks(np.linspace(0, 1, 5))
     axis.set_title("win rate, 95 % interval")
 
@@ -92,7 +99,11 @@ def draw_habits(axis: Any, behaviour: dict[str, Any], opponent: str) -> None:
     places = np.arange(len(rows))
     for shift, whose, colour, label in ((-0.2, "own", OWN, "policy"), (0.2, "other", OTHER, opponent)):
         axis.barh(
-            places + shift, [read(behaviour[whose]) or 0.0 for read in rows.values()], 0.38, color=colour, label=label
+            places + shift,
+            [read(behaviour[whose]) or 0.0 for read in rows.values()],
+            0.38,
+            color=colour,
+            label=literal(label),
         )
     axis.set(yticks=places, yticklabels=list(rows), xlim=(0, 1))
     axis.invert_yaxis()
@@ -108,7 +119,7 @@ def draw_places(axis: Any, evaluation: Evaluation, opponent: str, side: int) -> 
     axis.imshow(shares[side], origin="lower", extent=(-half, half, -half, half), cmap="magma", vmax=shares.max() or 1.0)
     axis.plot([0], [0], "+", color="white", ms=10)
     axis.set(xlabel="voxels from the zone, own spawn to the left", aspect="equal")
-    axis.set_title(f"where {'the policy' if side == 0 else opponent} was ({PLACES}x{PLACES} cells)")
+    axis.set_title(f"where {'the policy' if side == 0 else literal(opponent)} was ({PLACES}x{PLACES} cells)")
 
 
 def write_figure(path: Path, figure: Any) -> Path:

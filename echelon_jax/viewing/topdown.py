@@ -122,7 +122,7 @@ def write_gif(
 ) -> Path:
     """Write a game as an animated GIF and return its path.
 
-    Arguments:
+    Args:
         frames: from a `Recorder`, one per decision.
         scale: pixels to a voxel.
         speed: times faster than the game's clock.

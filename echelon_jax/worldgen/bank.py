@@ -18,7 +18,7 @@ import numpy as np
 from echelon_jax.config import EnvConfig
 from echelon_jax.rules.materials import COLLIDES, OPAQUE, SOLID, SOLID_DEBRIS
 from echelon_jax.worldgen.generate import World, generate_world
-from echelon_jax.worldgen.workers import WorkerPool
+from echelon_jax.worldgen.workers import WorkerPool, may_start
 
 TELEMETRY_BINS = 16
 # Training and evaluation never share a map: episode seeds have 31 bits, the highest tells the two apart.
@@ -127,19 +127,19 @@ def _result(futures: Sequence[Future[Any]]) -> WorldArrays:
 
 
 def generate_worlds(config: EnvConfig, seeds: Iterable[int], processes: int = 1) -> WorldArrays:
-    """The worlds of the given episode seeds, in that order, whatever the number of processes.
+    """Return the worlds of the given episode seeds in that order. The number of processes does not matter.
 
     Args:
         config: sizes and teams.
         seeds: one or more whole numbers from 0 to 2**31 - 1.
-        processes: 1 works in this process; more start so many workers for the call.
+        processes: 1 works in this process; more start so many workers for the call, if this process may have any.
 
     Raises:
         ValueError: `seeds` or `processes` out of range.
         RuntimeError: a worker failed; the cause is attached.
     """
     todo = _checked_seeds(seeds)
-    if processes == 1:
+    if processes == 1 or not may_start():
         return _generate_chunk(config, todo)
     with WorkerPool(processes) as pool:
         return _result([pool.submit(_generate_chunk, config, chunk) for chunk in _chunks(todo, processes)])
@@ -162,7 +162,7 @@ def bank_seeds(base_seed: int, slice_index: int, swap_counter: int, slice_size: 
 
 
 def evaluation_seeds(base_seed: int, count: int) -> np.ndarray:
-    """int32 [count]: episode seeds for evaluation, within EVALUATION_SEEDS; a longer list begins with the shorter."""
+    """int32 [count]: episode seeds for evaluation, within EVALUATION_SEEDS. A longer list begins with the shorter one."""
     return _draw_seeds(base_seed, (_EVALUATION_KEY,), count, EVALUATION_SEEDS)
 
 
@@ -186,13 +186,14 @@ def bank_contents(base_seed: int, num_slices: int, slice_size: int, swap_counter
 class WorldBankFeeder:
     """Makes the bank's next slices in background processes while the device trains.
 
-    Content depends on the arguments and the swap counter, never on timing: `take` waits when a slice is not ready.
+    The content depends on the arguments and the swap counter, never on timing: `take` waits until a slice is ready.
 
     Args:
         config: sizes and teams.
         base_seed: the run's bank seed.
         num_slices, slice_size: shape of the bank, both 1 or more.
-        processes: background workers, 1 or more; 0 makes each slice in this process when it is taken.
+        processes: background workers, 1 or more; 0 makes each slice in this process when it is taken, as does a process that
+            may have no workers.
 
     Example:
         >>> with WorldBankFeeder(config, base_seed=0, num_slices=8, slice_size=64) as feeder:
@@ -218,12 +219,12 @@ class WorldBankFeeder:
         self._config, self._base_seed = config, base_seed
         self._num_slices, self._slice_size = num_slices, slice_size
         self._processes = processes
-        self._pool = WorkerPool(processes) if processes else None
+        self._pool = WorkerPool(processes) if processes and may_start() else None
         self._pending: dict[int, list[Future[Any]]] = {}
         self._closed = False
 
     def whole_bank(self, swap_counter: int = 0) -> WorldArrays:
-        """All num_slices * slice_size worlds as they stand after swap `swap_counter`, and begin on the next swap."""
+        """Return all num_slices * slice_size worlds as they are after swap `swap_counter`, and begin with the next swap."""
         self._require_open()
         seeds = bank_contents(self._base_seed, self._num_slices, self._slice_size, swap_counter).tolist()
         if self._pool is None:
@@ -233,13 +234,13 @@ class WorldBankFeeder:
         return _result(futures)
 
     def prepare(self, swap_counter: int) -> None:
-        """Begin on swap `swap_counter` in the background, unless it has begun or there are no workers."""
+        """Begin with swap `swap_counter` in the background, unless it has begun or there are no workers."""
         self._require_open()
         if self._pool is not None and swap_counter not in self._pending:
             self._pending[swap_counter] = self._submit(self._slice_seeds(swap_counter))
 
     def take(self, swap_counter: int) -> WorldArrays:
-        """The slice_size worlds of swap `swap_counter`, and begin on the swap after it.
+        """Return the slice_size worlds of swap `swap_counter`, and begin with the swap after it.
 
         Raises:
             RuntimeError: the feeder is closed, or a worker failed (the cause is attached).

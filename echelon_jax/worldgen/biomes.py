@@ -1,7 +1,7 @@
 """The sixteen biomes: each fills one quadrant of a map (docs/spec/worlds.md 4.1 to 4.16).
 
-A later write overwrites an earlier one and a biome may reach a little beyond its quadrant; both are part of the game,
-and so is the order of every draw. The oddities that follow are docs/spec/worlds.md G25 to G35.
+A later write overwrites an earlier one, and a biome may reach a little beyond its quadrant. Both are part of the game, and so
+is the order of every draw. docs/spec/worlds.md G25 to G35 list the surprises that follow.
 """
 
 from __future__ import annotations
@@ -91,7 +91,7 @@ def forest_park(brush: Brush, quadrant: Quadrant) -> None:
 
 
 def barrens(brush: Brush, quadrant: Quadrant) -> None:
-    """Low rocks and nothing else."""
+    """Only low rocks."""
     _rocks(brush, quadrant, math.trunc(0.02 * quadrant.area), (2, 4), (1, 3))
 
 

@@ -28,7 +28,7 @@ from echelon_jax.worldgen.zone import Ways, clear_zone, largest_radius_between, 
 
 
 class World(NamedTuple):
-    """A generated map and where everybody stands on it.
+    """A generated map and the positions of the mechs on it.
 
     Attributes:
         material: uint8 [Z, Y, X], material ids.
@@ -53,13 +53,13 @@ class World(NamedTuple):
 
 
 def generate_world(config: EnvConfig, seed: int) -> World:
-    """The world of an episode seed; with the five switches of worlds off, the one that the original makes, bit for bit.
+    """Return the world of an episode seed. With the five switches of worlds off it is the original's, bit for bit.
 
-    The switches are spawn_without_overlap, true_voxel_hp, fair_zone, terrain_on_small_maps and corridors_complete.
-    Layout, flip and corners of a seed are the same whatever they say.
+    The switches are spawn_without_overlap, true_voxel_hp, fair_zone, terrain_on_small_maps and corridors_complete. They do
+    not change the layout, the flip and the corners of a seed.
 
     The original then searches for a path from each team to the zone and digs where there is none. The main lanes make
-    that search succeed for every clearance up to their height, so it is left out here and tested instead.
+    that search succeed for every clearance up to their height. So it is left out here, and a test checks the paths.
 
     Args:
         config: sizes, teams and switches.

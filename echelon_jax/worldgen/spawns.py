@@ -86,7 +86,7 @@ def place_mechs(
     size_x: int,
     size_y: int,
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Stand the mechs in formation, facing the zone, with a little jitter (docs/spec/rules.md 4.4).
+    """Place the mechs in formation, facing the zone, with a little jitter (docs/spec/rules.md 4.4).
 
     Args:
         rng: the episode's `variants` generator, after the corridors.
@@ -116,7 +116,7 @@ def require_no_overlap(roster: Roster, position: np.ndarray) -> None:
     """Check that no two boxes share more than the rounding of a float32 position; `position` is [N, 3].
 
     Raises:
-        ValueError: naming the first two mechs that stand in each other.
+        ValueError: naming the first two mechs that overlap.
     """
     half = np.array([MECH_CLASSES[mech_class].size for mech_class in roster.mech_class]) / 2
     shared = half[:, None] + half[None] - np.abs(position[:, None].astype(float) - position[None])

@@ -1,8 +1,8 @@
 """A pool of worker processes that import numpy and this package's world generator, and nothing else.
 
-Workers are started fresh (`spawn`), never forked: a fork of a process that runs JAX's threads can deadlock. Python
-would then import the caller's main script in every worker, JAX and all; hiding it for the moment of the start keeps
-workers small, and a script without an `if __name__ == "__main__"` guard safe.
+Workers are spawned and never forked, because a fork of a process that runs JAX's threads can deadlock. A spawned worker would
+import the caller's main script, and JAX with it. The script is hidden while the workers start, which keeps them small and makes
+a script without an `if __name__ == "__main__"` guard safe.
 """
 
 from __future__ import annotations
@@ -42,6 +42,11 @@ def _exit_with_parent() -> None:
 def _start_worker() -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the parent's to handle; it then closes the pool
     threading.Thread(target=_exit_with_parent, daemon=True).start()
+
+
+def may_start() -> bool:
+    """Return whether this process may have child processes; a worker of `multiprocessing.Pool` may not."""
+    return not multiprocessing.current_process().daemon
 
 
 class WorkerPool:

@@ -1,6 +1,7 @@
-"""The capture zone: where it lies, how large it is, and clearing it (docs/spec/worlds.md 5.3 and 5.4).
+"""The capture zone: its position, its size, and how it is cleared (docs/spec/worlds.md 5.3 and 5.4).
 
-Two ways to place it: the original's, anywhere off the spawn areas, and the fair one, about as far from both teams.
+There are two ways to place it. The original's zone lies anywhere outside the spawn areas; the fair zone is about as far from
+one team as from the other.
 """
 
 from __future__ import annotations
@@ -54,7 +55,7 @@ def _near_collider(floor: np.ndarray) -> np.ndarray:
 
 
 class Ways(NamedTuple):
-    """Where the teams' ways to the zone begin, blue's and red's: anchor cells (x, y), and mechs' centres [K, 2]."""
+    """The starts of the teams' ways to the zone, blue before red: anchor cells (x, y), and mechs' centres [K, 2]."""
 
     anchors: tuple[tuple[int, int], tuple[int, int]]
     mechs: tuple[np.ndarray, np.ndarray]
@@ -74,7 +75,7 @@ def _draw_radius(rng: np.random.Generator, size_x: int, size_y: int, largest: fl
 def sample_zone(
     rng: np.random.Generator, material: np.ndarray, areas: list[Rectangle], largest: float = math.inf
 ) -> Zone:
-    """Draw a zone in a random quarter of the map by rejection; the last candidate stands if none is good.
+    """Draw a zone in a random quarter of the map by rejection. If no candidate is good, the last one is the zone.
 
     Args:
         rng: the episode's `variants` generator, after corner and transform.
@@ -125,9 +126,9 @@ def sample_fair_zone(
 ) -> Zone:
     """Draw a zone in a quarter without a spawn, to which neither team's way is more than 1.2 times the other's.
 
-    The first of 256 uniform candidates that is fair, off the spawn areas and not on a collider; failing that the first
-    fair one off the spawn areas, then the first fair one on free ground, then the first fair one. The middle of the
-    map, equally far from both, is the last candidate.
+    The zone is the first of 256 uniform candidates that is fair, outside the spawn areas and not on a collider. If there is
+    none, it is the first fair one outside the spawn areas, then the first fair one on free ground, then the first fair one.
+    The last candidate is the middle of the map, which is equally far from both teams.
 
     Args:
         rng: the episode's `variants` generator, after corner and transform.

@@ -12,6 +12,7 @@ from echelon_jax.agents.base import AgentParams
 from echelon_jax.agents.scripted import NORMAL, REVERSE, STRAFE, Scripted, ScriptedParams
 from echelon_jax.config import EnvConfig
 from echelon_jax.env.environment import Maps, fresh_state
+from echelon_jax.env.interfaces import action_layout
 from echelon_jax.env.original.rewards import original_rewards
 from echelon_jax.env.state import EnvParams
 from echelon_jax.parity.recorded.golden import actions_at, column_words, env_states, load_episode
@@ -180,7 +181,7 @@ def test_worked_scenes(name, act, scenes):
     _, actions = act(ALWAYS, memory, state, draws(state), draws(state))
     got = np.asarray(actions)[list(SCENES).index(name), actor_of(name)]
     components = SCENES[name][2]
-    expected = np.zeros(PLAIN.action_size)
+    expected = np.zeros(action_layout(PLAIN).size)
     if components is not None:
         for component, value in components.items():
             expected[NAMES.index(component)] = value

@@ -23,7 +23,7 @@ from echelon_jax.agents.skill.scene import by_side, look
 from echelon_jax.agents.skill.steering import FREEING_SECONDS, STUCK_SECONDS, standing, steer
 from echelon_jax.agents.skill.targets import NONE, Aim, choose
 from echelon_jax.config import EnvConfig
-from echelon_jax.env.layout import action_layout
+from echelon_jax.env.interfaces import action_layout
 from echelon_jax.env.state import EnvParams
 from echelon_jax.rules.weapons import AUTOCANNON
 from echelon_jax.sim.rules import sim_rules

@@ -11,17 +11,19 @@ import jax
 import jax.numpy as jnp
 import pytest
 
-from echelon_jax.cli.common import GameFlags, machine_key
+from echelon_jax.cli.common import GameFlags
 from echelon_jax.cli.configuration import page, read_configuration
 from echelon_jax.cli.errors import UsageError
-from echelon_jax.cli.fields import field_texts
 from echelon_jax.cli.main import main
 from echelon_jax.cli.plan import abstract_bank, known_rate, stacked_bytes
 from echelon_jax.cli.train import TrainCommand, TrainFlags
 from echelon_jax.config import EnvConfig
 from echelon_jax.env.environment import Echelon
+from echelon_jax.fields import help_texts
+from echelon_jax.jax_setup import machine_key
 from echelon_jax.runs.description import describe
-from echelon_jax.training.config import REWARD_WEIGHTS, TrainConfig
+from echelon_jax.training.config import TrainConfig
+from echelon_jax.training.curriculum import REWARD_WEIGHTS
 from echelon_jax.training.reward_weights import reward_weights
 from echelon_jax.worldgen.bank import generate_worlds
 
@@ -36,10 +38,9 @@ def saved(place: Path, config: TrainConfig, env_config: EnvConfig, **changes: ob
     return place / "config.json"
 
 
-def test_every_training_field_has_its_own_text() -> None:
-    texts = field_texts(TrainConfig)
-    assert {f.name for f in dataclasses.fields(TrainConfig)} <= set(texts)
-    assert all(texts.values())
+def test_every_field_of_both_configurations_has_its_own_text() -> None:
+    for kind in (TrainConfig, EnvConfig):
+        assert all(help_texts(kind).values())
 
 
 def test_every_field_of_both_configurations_is_a_described_flag(capsys: pytest.CaptureFixture[str]) -> None:
@@ -154,7 +155,7 @@ def test_a_dry_run_prints_the_plan_and_neither_compiles_nor_writes(
     monkeypatch.setenv("COLUMNS", "160")
     assert main(["train", "--preset", "smoke", "--dry-run", "--updates", "6"]) == 0
     shown = capsys.readouterr().out
-    for part in ("6 in 6 launches", "parameters", "memory: rollout", "memory: worlds", "not known", "28x28x20"):
+    for part in ("6 in 6 calls", "parameters", "memory: rollout", "memory: worlds", "not known", "28x28x20"):
         assert part in shown
     assert list(tmp_path.iterdir()) == []
 

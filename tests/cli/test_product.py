@@ -181,7 +181,7 @@ def test_every_flag_of_the_documentation_exists(capsys: pytest.CaptureFixture[st
 def test_the_library_example_of_the_readme_runs(capsys: pytest.CaptureFixture[str]) -> None:
     [(_, example)] = [block for block in blocks("python") if block[0] == "README.md"]
     exec(compile(example, "README.md", "exec"), {})
-    assert "(64, 10, 589) (64, 10) (64,)" in capsys.readouterr().out
+    assert "(64, 10, 1142) (64, 10) (64,)" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize(

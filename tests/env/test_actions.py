@@ -6,8 +6,9 @@ import pytest
 from helpers.env_scenes import Scenes
 
 from echelon_jax.config import EnvConfig
-from echelon_jax.env.actions import broadcast, decide, sanitise
-from echelon_jax.env.layout import action_layout
+from echelon_jax.env.actions import broadcast, sanitise
+from echelon_jax.env.interfaces import action_layout
+from echelon_jax.env.original.actions import decide
 
 CONFIG = EnvConfig.original(size_x=60, size_y=60)
 LAYOUT = action_layout(CONFIG)
@@ -23,7 +24,7 @@ def test_nan_and_infinities_become_zero_and_the_rest_is_clipped():
     raw[0, 2, :5] = [np.nan, np.inf, -np.inf, 3.0, -2.0]
     raw[0, 7, 25] = 0.5
     given = jnp.asarray(raw)
-    clean, bad = sanitise(CONFIG, given)
+    clean, bad = sanitise(CONFIG, action_layout(CONFIG), given)
     assert np.array_equal(clean[0, 2, :5], [0.0, 0.0, 0.0, 1.0, -1.0])
     assert clean[0, 7, 25] == 0.5
     assert np.flatnonzero(bad).tolist() == [2]
@@ -32,7 +33,7 @@ def test_nan_and_infinities_become_zero_and_the_rest_is_clipped():
 
 def test_a_wrong_action_shape_is_refused_with_both_shapes():
     with pytest.raises(ValueError, match=r"actions must have the shape \[arenas, 10, 26\], got \(1, 10, 25\)"):
-        sanitise(CONFIG, jnp.zeros((1, 10, 25)))
+        sanitise(CONFIG, action_layout(CONFIG), jnp.zeros((1, 10, 25)))
 
 
 @pytest.mark.parametrize(
@@ -116,13 +117,13 @@ def test_switched_off_toggles_ignore_their_components():
     assert (decision.mechs.focus == -1).all()
     assert not decision.mechs.ecm_on.any() and not decision.mechs.eccm_on.any()
     assert (decision.sort_mode == 0).all() and not decision.hostile_only.any()
-    assert (broadcast(config, decision.mechs.alive, jnp.asarray(actions + 1)) == 0).all()
+    assert (broadcast(config, action_layout(config), decision.mechs.alive, jnp.asarray(actions + 1)) == 0).all()
 
 
 def test_the_living_speak_and_the_dead_are_silent():
     made, actions = scenes()
     actions[0, :, LAYOUT["message"].slice] = np.arange(10)[:, None] / 10
     made.change(0, "blue_2", alive=False)
-    heard = broadcast(CONFIG, jnp.asarray(made.state.sim.mechs.alive), jnp.asarray(actions))
+    heard = broadcast(CONFIG, action_layout(CONFIG), jnp.asarray(made.state.sim.mechs.alive), jnp.asarray(actions))
     expected = np.where(np.arange(10) == 2, 0, np.arange(10) / 10)
     assert np.allclose(heard[0], expected[:, None])

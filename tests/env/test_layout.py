@@ -7,7 +7,8 @@ import pytest
 
 from echelon_jax.config import EnvConfig
 from echelon_jax.env.environment import Echelon
-from echelon_jax.env.layout import KINDS, action_layout, observation_layout
+from echelon_jax.env.interfaces import action_layout, observation_layout
+from echelon_jax.env.layout import KINDS
 
 
 @pytest.mark.parametrize("comm_dim", [0, 3, 8])

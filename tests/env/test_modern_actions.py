@@ -9,12 +9,12 @@ from helpers.env_scenes import Scenes
 from echelon_jax.agents.base import AgentParams
 from echelon_jax.agents.scripted import Scripted
 from echelon_jax.config import EnvConfig
-from echelon_jax.env import actions as original
 from echelon_jax.env.autoreset import AutoReset
-from echelon_jax.env.environment import Echelon, look
-from echelon_jax.env.layout import action_layout
+from echelon_jax.env.environment import Echelon, observe
+from echelon_jax.env.interfaces import action_layout, observation_layout
 from echelon_jax.env.modern import actions as modern
 from echelon_jax.env.modern.layout import slot_mechs
+from echelon_jax.env.original import actions as original
 from echelon_jax.policies.features import features_of
 from echelon_jax.worldgen.bank import generate_worlds
 
@@ -91,8 +91,8 @@ def test_ewar_is_a_choice_of_three_for_scouts_alone(component, ecm, eccm):
 def test_triggers_and_throttle_read_as_the_originals():
     config = EnvConfig.original(size_x=60, size_y=60)
     made, rng = Scenes(FULL, 2), np.random.default_rng(0)
-    actions = rng.uniform(-1, 1, (2, 10, FULL.action_size)).astype(np.float32)
-    old = np.concatenate([actions[..., :9], np.zeros((2, 10, config.action_size - 9), np.float32)], -1)
+    actions = rng.uniform(-1, 1, (2, 10, action_layout(FULL).size)).astype(np.float32)
+    old = np.concatenate([actions[..., :9], np.zeros((2, 10, action_layout(config).size - 9), np.float32)], -1)
     new, expected = decided(made, actions), original.decide(config, made.ready(), jnp.asarray(old))
     jax.tree.map(np.testing.assert_array_equal, new.commands, expected.commands)
 
@@ -102,7 +102,7 @@ def test_a_translated_original_action_decides_the_same():
     made, rng = Scenes(FULL, 16), np.random.default_rng(1)
     made.state.contact_slots[:] = rng.integers(-1, 10, (16, 10, 5))
     made.state.sim.mechs.alive[:] = rng.random((16, 10)) < 0.8
-    actions = jnp.asarray(rng.uniform(-1, 1, (16, 10, config.action_size)).astype(np.float32))
+    actions = jnp.asarray(rng.uniform(-1, 1, (16, 10, action_layout(config).size)).astype(np.float32))
     actions = actions.at[:, 4::5, 6].set(jnp.asarray(rng.choice([-0.5, 0.0, 0.25, 0.5, 0.75], (16, 2)), jnp.float32))
     expected = original.decide(config, made.ready(), actions)
     got = modern.decide(FULL, made.ready(), modern.from_original(FULL, actions, expected.mechs.focus))
@@ -128,10 +128,10 @@ def played():
         state, memory = carry
         keys = jax.random.split(key, arenas)
         memory, actions = agent.act(params, AgentParams(jnp.float32(1.0)), memory, state, keys)
-        state, step = AutoReset(env).step_batch(params, keys, state, actions)
+        state, step = AutoReset(env).step_batch(keys, state, actions, params)
         return (state, agent.reset_where(memory, state, step.episode_over)), (state, step, actions)
 
-    state, first = env.reset_batch(params, jax.random.split(jax.random.key(0), arenas))
+    state, first = env.reset_batch(jax.random.split(jax.random.key(0), arenas), params)
     run = jax.jit(lambda state: jax.lax.scan(decision, (state, agent.init(params, state)), jax.random.split(KEY, 12)))
     _, (states, steps, actions) = run(state)
     return env, params, state, first, states, steps, actions
@@ -143,7 +143,10 @@ KEY = jax.random.key(3)
 def test_steps_are_finite_bounded_and_of_the_tables_size(played):
     env, _, _, first, _, steps, actions = played
     low, high = env.observation_bounds()
-    assert actions.shape[-1] == PARTIAL.action_size and steps.observation.shape[-1] == PARTIAL.observation_size
+    assert (
+        actions.shape[-1] == action_layout(PARTIAL).size
+        and steps.observation.shape[-1] == observation_layout(PARTIAL).size
+    )
     for observation in (first.observation, steps.observation, steps.final_observation):
         assert (observation >= low).all() and (observation <= high).all()
     assert np.isfinite(steps.reward).all()
@@ -199,7 +202,7 @@ def test_the_observation_is_a_function_of_the_state(played):
     _, params, _, _, states, steps, _ = played
     t = int(np.flatnonzero(~np.asarray(steps.episode_over).any(-1))[-1])
     state = jax.tree.map(lambda leaf: leaf[t], states)
-    seen, _ = jax.jit(look, static_argnums=0)(PARTIAL, params.rules, state)
+    seen = jax.jit(observe, static_argnums=0)(PARTIAL, params.rules, state)
     assert np.allclose(seen.observation, steps.observation[t], atol=1e-6)
 
 
@@ -208,7 +211,7 @@ def test_a_learner_reads_the_shared_planes_once_per_arena(played):
     features = features_of(PARTIAL)
     for team in (slice(0, 5), slice(5, 10)):
         cut = features.split(first.observation[:, team])
-        assert cut.own.shape[-1] + cut.shared.shape[-1] == PARTIAL.observation_size
+        assert cut.own.shape[-1] + cut.shared.shape[-1] == observation_layout(PARTIAL).size
         assert np.array_equal(
             np.broadcast_to(cut.shared[:, None], (4, 5, 256)), features.shared_of(first.observation[:, team])
         )
@@ -219,6 +222,7 @@ def test_observation_and_actions_can_be_chosen_apart(parts):
     config = EnvConfig.original(size_x=60, size_y=60, **parts)
     made = Scenes(config, 1)
     state = made.ready()
-    seen, memory = jax.eval_shape(lambda state: look(config, made.rules, state), state)
-    assert seen.observation.shape == (1, 10, config.observation_size)
+    seen = jax.eval_shape(lambda state: observe(config, made.rules, state), state)
+    memory = seen.memory
+    assert seen.observation.shape == (1, 10, observation_layout(config).size)
     assert (memory is None) == (config.observation == "original")

@@ -7,7 +7,7 @@ import pytest
 from helpers.env_scenes import Scenes
 
 from echelon_jax.config import EnvConfig
-from echelon_jax.env.environment import look
+from echelon_jax.env.environment import observe
 from echelon_jax.env.modern.layout import LOCAL_SIDE, MAP_SIDE, mirror, observation_layout, slot_mechs, vector_size
 from echelon_jax.rules.materials import FOLIAGE, GLASS, LAVA, REINFORCED, SOLID, WATER
 from echelon_jax.rules.mechs import roster
@@ -20,7 +20,7 @@ BASE, SCENES = 8, 6
 AS_IS, TURNED_1, TURNED_2, TURNED_3, MIRRORED, EXCHANGED = range(6)
 GROUND, HIDDEN, REMEMBERED, FACED, DEAD, HOMING = range(6)
 EDGE = 60
-sees = jax.jit(look, static_argnums=0)
+sees = jax.jit(observe, static_argnums=0)
 
 
 def fill_at_random(made: Scenes, rng: np.random.Generator) -> None:
@@ -158,7 +158,8 @@ def worlds():
     ):
         leaf[6 * BASE :] = scene
     state = made.ready()
-    seen, memory = sees(PARTIAL, made.rules, state)
+    seen = sees(PARTIAL, made.rules, state)
+    memory = seen.memory
     observation = np.asarray(seen.observation)
     return state, memory, observation[: 6 * BASE].reshape(6, BASE, 10, -1), observation[6 * BASE :], seen
 
@@ -248,7 +249,7 @@ def test_every_entry_is_inside_its_box(worlds):
         ),
         score=state.score * 1e3,
     )
-    beyond = sees(PARTIAL, Scenes(PARTIAL, 1).rules, wild)[0].observation
+    beyond = sees(PARTIAL, Scenes(PARTIAL, 1).rules, wild).observation
     for observation in (all_seen.observation, beyond):
         assert np.isfinite(observation).all()
         assert (observation >= low).all() and (observation <= high).all()
@@ -272,13 +273,14 @@ def test_a_broken_velocity_is_zeroed_and_counted(worlds):
     state, _, _, _, _ = worlds
     mechs = state.sim.mechs
     broken = state.replace(sim=state.sim.replace(mechs=mechs.replace(velocity=mechs.velocity.at[-1, 0].set(jnp.nan))))
-    seen, _ = sees(PARTIAL, Scenes(PARTIAL, 1).rules, broken)
+    seen = sees(PARTIAL, Scenes(PARTIAL, 1).rules, broken)
     assert np.isfinite(seen.observation).all() and seen.bad[-1, 0] and not seen.bad[:-1].any()
 
 
 def test_observing_again_with_the_returned_memory_changes_nothing(worlds):
     state, memory, _, _, seen = worlds
-    again, later = sees(PARTIAL, Scenes(PARTIAL, 1).rules, state.replace(memory=memory))
+    again = sees(PARTIAL, Scenes(PARTIAL, 1).rules, state.replace(memory=memory))
+    later = again.memory
     assert np.array_equal(again.observation, seen.observation)
     assert np.array_equal(later.age, memory.age) and np.array_equal(later.last_seen, memory.last_seen)
 
@@ -375,7 +377,7 @@ def test_in_full_mode_everybody_knows_every_living_mech_in_its_slot():
     mechs.hp[:] = np.asarray(made.rules.max_hp) * (0.2 + 0.04 * np.arange(20))
     mechs.alive[0, [3, 14]] = False
     made.box(0, range(60), range(30, 31), range(20))
-    seen = np.asarray(sees(config, made.rules, made.ready())[0].observation)[0]
+    seen = np.asarray(sees(config, made.rules, made.ready()).observation)[0]
     hp = [e.offset for e in layout if e.name.endswith("/hp") and e.name != "self/hp"]
     known = [e.offset for e in layout if e.name.startswith(("friend", "hostile")) and e.name.endswith("/known")]
     for viewer in np.flatnonzero(mechs.alive[0]):
@@ -392,7 +394,7 @@ def test_in_full_mode_everybody_knows_every_living_mech_in_its_slot():
 def test_the_table_has_the_configured_size_and_a_short_vector(packs, comm_dim):
     config = EnvConfig.original(size_x=60, size_y=60, num_packs=packs, comm_dim=comm_dim, observation="modern")
     layout = observation_layout(config)
-    assert layout.size == config.observation_size
+    assert layout.size == observation_layout(config).size
     assert packs > 1 or vector_size(config) < 600
     assert len({e.name for e in layout}) == len(layout.entries)
 

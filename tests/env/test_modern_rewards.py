@@ -10,7 +10,6 @@ import pytest
 from helpers.env_scenes import Scenes
 
 from echelon_jax.config import EnvConfig
-from echelon_jax.env.actions import decide
 from echelon_jax.env.environment import Echelon
 from echelon_jax.env.episode import BLUE_WINS, DRAW, ELIMINATION, RED_WINS, Outcome, Zone
 from echelon_jax.env.modern.rewards import (
@@ -22,7 +21,9 @@ from echelon_jax.env.modern.rewards import (
     potential,
     rewards,
 )
+from echelon_jax.env.original.actions import decide
 from echelon_jax.env.original.rewards import original_rewards
+from echelon_jax.env.rewards import Transition
 from echelon_jax.env.state import REWARD_COMPONENTS, EnvParams
 from echelon_jax.parity.exchange import SlotNoise, row_of, stack, to_reference
 from echelon_jax.parity.fuzzing.cases import make_case
@@ -118,7 +119,7 @@ def step():
     env = Echelon(CONFIG)
     params = EnvParams(rules=Scenes(CONFIG, 1).rules, rewards=env.default_rewards(), bank=None)
     run = jax.jit(env.step_batch_with_noise)
-    return lambda state, actions, noise: jax.device_get(run(params, state, jnp.asarray(actions), noise))
+    return lambda state, actions, noise: jax.device_get(run(noise, state, jnp.asarray(actions), params))
 
 
 @pytest.fixture(scope="module")
@@ -193,17 +194,16 @@ def pay(
     held = np.zeros(n, bool)
     held[list(inside)] = True
     zone = Zone(jnp.asarray(held)[None], jnp.zeros((1, 2)), jnp.asarray([tick], jnp.float32), jnp.zeros(1, bool))
-    got = rewards(
-        config,
-        modern_rewards(config) if weights is None else weights,
-        empty_tally(config, 1) if tally is None else tally,
-        zone,
-        Outcome(jnp.asarray([reason]), jnp.asarray([winner])),
-        jnp.asarray(alive)[None],
-        jnp.asarray(alive)[None],
-        *(jnp.asarray(spread[k], jnp.float32)[None] for k in ("distance_before", "distance_after")),
-        jnp.full(1, 5.0),
+    made = Transition(
+        tally=empty_tally(config, 1) if tally is None else tally,
+        zone=zone,
+        outcome=Outcome(jnp.asarray([reason]), jnp.asarray([winner])),
+        was_alive=jnp.asarray(alive)[None],
+        alive=jnp.asarray(alive)[None],
+        radius=jnp.full(1, 5.0),
+        **{k: jnp.asarray(v, jnp.float32)[None] for k, v in spread.items()},
     )
+    got = rewards(config, modern_rewards(config) if weights is None else weights, made)
     np.testing.assert_allclose(got.total, got.components.sum(-1), rtol=1e-5, atol=1e-6)
     return np.asarray(got.components[0], np.float64)
 
@@ -266,7 +266,7 @@ def test_the_shaping_of_a_game_is_what_its_first_state_decides():
     for t in range(20):
         was, now = jnp.asarray(deaths > t)[None], jnp.asarray(deaths > t + 1)[None]
         ends = jnp.asarray(way[t])[None], jnp.asarray(way[t + 1])[None]
-        got = rewards(CONFIG, weights, tally, zone, outcomes[t == 19], was, now, *ends, radius)
+        got = rewards(CONFIG, weights, Transition(tally, zone, outcomes[t == 19], was, now, *ends, radius))
         total += gamma**t * np.asarray(got.components[0, :, APPROACH], np.float64)
     first = potential(CONFIG, weights, jnp.asarray(way[0])[None], radius, alive)[0]
     np.testing.assert_allclose(total, -np.asarray(first), atol=1e-5)

@@ -10,7 +10,7 @@ from helpers.env_scenes import Scenes
 
 from echelon_jax.config import EnvConfig
 from echelon_jax.env.contacts import choose_contacts
-from echelon_jax.env.layout import observation_layout
+from echelon_jax.env.interfaces import observation_layout
 from echelon_jax.env.original.observation import observe
 from echelon_jax.parity.recorded.golden import env_states, load_episode
 from echelon_jax.rules.mechs import CLASS_NAMES, roster

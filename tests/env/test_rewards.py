@@ -25,6 +25,7 @@ from echelon_jax.env.episode import (
     zone_tick,
 )
 from echelon_jax.env.original.rewards import original_rewards, rewards
+from echelon_jax.env.rewards import Transition
 from echelon_jax.env.state import REASONS, STATISTICS, WINNERS
 from echelon_jax.env.statistics import step_statistics
 from echelon_jax.parity.recorded.golden import env_states, load_episode
@@ -180,17 +181,18 @@ def test_recorded_rewards_flags_and_statistics_are_reproduced(data, name):
     mechs, tally = after.sim.mechs, tallies(episode, after.sim.tally, ts)
     zone = zone_tick(rules, mechs, after.arena_map)
     score, carry = add_score(config, before.score, before.score_carry, zone.tick)
-    earned = rewards(
-        config,
-        original_rewards(),
-        tally,
-        zone,
-        before.sim.mechs.alive,
-        mechs.alive,
-        zone_distance(before.arena_map, before.sim.mechs.position),
-        zone_distance(after.arena_map, mechs.position),
-    )
     outcome = episode_outcome(config, mechs, score, carry, after.step_count)
+    made = Transition(
+        tally=tally,
+        zone=zone,
+        outcome=outcome,
+        was_alive=before.sim.mechs.alive,
+        alive=mechs.alive,
+        distance_before=zone_distance(before.arena_map, before.sim.mechs.position),
+        distance_after=zone_distance(after.arena_map, mechs.position),
+        radius=after.arena_map.zone[:, 2],
+    )
+    earned = rewards(config, original_rewards(), made)
     terminated, truncated = flags(mechs.alive, outcome.reason)
     none = jnp.zeros_like(mechs.alive)
     counted = step_statistics(tally, before, mechs.fallen > 0, mechs.leg_hp <= 0, shutdown(rules, mechs), none, none)
@@ -204,11 +206,11 @@ def test_recorded_rewards_flags_and_statistics_are_reproduced(data, name):
     assert np.allclose(total, recorded["zone_score"][1:], atol=1e-5)
     assert np.array_equal(terminated, recorded["terminated"])
     assert np.array_equal(truncated, recorded["truncated"] & ~recorded["terminated"])
-    outcome = episode.meta["outcome"]
+    expected = episode.meta["outcome"]
     assert (outcome.reason[:-1] == RUNNING).all()
-    assert REASONS[int(outcome.reason[-1])] == (outcome["reason"] if outcome else "running")
-    if outcome:
-        assert WINNERS[int(outcome.winner[-1])] == outcome["winner"]
+    assert REASONS[int(outcome.reason[-1])] == (expected["reason"] if expected else "running")
+    if expected:
+        assert WINNERS[int(outcome.winner[-1])] == expected["winner"]
     for i, statistic in enumerate(STATISTICS):
         for j, team in enumerate(("blue", "red")):
             assert counted.sum(0)[i, j] == pytest.approx(episode.meta["episode_stats"][f"{statistic}_{team}"], rel=1e-4)

@@ -84,9 +84,9 @@ def played():
     # The same scenes in another order, with the same compiled step.
     order = np.roll(np.arange(made.count), 5)
     swapped = jax.tree.map(lambda leaf: leaf[order], start)
-    elsewhere = step(params, swapped, jnp.asarray(first[order]), made.noise())
+    elsewhere = step(made.noise(), swapped, jnp.asarray(first[order]), params)
     for actions in (first, second, made.actions()):
-        state, result = step(params, state, jnp.asarray(actions), made.noise())
+        state, result = step(made.noise(), state, jnp.asarray(actions), params)
         results.append((state, result))
     made.order, made.elsewhere = order, elsewhere
     return made, results
@@ -213,11 +213,11 @@ def test_an_episode_that_ends_is_followed_by_a_new_one(small, monkeypatch):
     env, params = small
     auto = AutoReset(env)
     step = jax.jit(auto.step_batch)
-    state, _ = auto.reset_batch(params, jax.random.split(jax.random.key(0), ARENAS), jnp.array([0, 1, 2]))
+    state, _ = auto.reset_batch(jax.random.split(jax.random.key(0), ARENAS), params, jnp.array([0, 1, 2]))
     state = state.replace(step_count=jnp.array([0, 3, 0]))
     actions = jnp.asarray(np.random.default_rng(0).uniform(-1, 1, (ARENAS, 10, 26)), jnp.float32)
     keys = jax.random.split(jax.random.key(1), ARENAS)
-    new, result = step(params, keys, state, actions)
+    new, result = step(keys, state, actions, params)
     assert np.asarray(result.episode_over).tolist() == [False, True, False]
     assert result.truncated[1].all() and int(result.info.step_count[1]) == 4
     # The ended arena holds a world of the bank, and shows it; what it last saw is kept.
@@ -251,7 +251,7 @@ def test_a_reset_begins_in_the_world_it_names_with_the_view_of_its_state(small):
 
     env, params = small
     keys = jax.random.split(jax.random.key(0), 4)
-    state, step = env.reset_batch(params, keys, jnp.array([2, 0, 3, 1]))
+    state, step = env.reset_batch(keys, params, jnp.array([2, 0, 3, 1]))
     assert np.asarray(state.arena_map.seed).tolist() == [2, 0, 3, 1]
     seen = jax.jit(observe, static_argnums=0)(env.config, params.rules, state)
     assert np.allclose(seen.observation, step.observation, atol=1e-6)
@@ -261,9 +261,9 @@ def test_a_reset_begins_in_the_world_it_names_with_the_view_of_its_state(small):
 
 def test_one_arena_has_the_interface_of_the_batch_without_its_axis(small):
     env, params = small
-    state, step = env.reset(params, jax.random.key(0), 2)
+    state, step = env.reset(jax.random.key(0), params, 2)
     assert step.observation.shape == (10, 589) and int(state.arena_map.seed) == 2 and state.sim.tick.shape == ()
-    shapes = jax.eval_shape(env.step, params, jax.random.key(1), state, jnp.zeros((10, 26)))
+    shapes = jax.eval_shape(env.step, jax.random.key(1), state, jnp.zeros((10, 26)), params)
     assert shapes[1].observation.shape == (10, 589) and shapes[1].episode_over.shape == ()
     assert jax.tree.map(jnp.shape, state) == jax.tree.map(lambda leaf: leaf.shape, shapes[0])
 

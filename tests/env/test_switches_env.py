@@ -7,8 +7,18 @@ import pytest
 
 from echelon_jax.config import EnvConfig
 from echelon_jax.env.environment import Echelon
-from echelon_jax.env.episode import BLUE_WINS, DRAW, RED_WINS, episode_outcome, zone_distance, zone_presence, zone_tick
+from echelon_jax.env.episode import (
+    BLUE_WINS,
+    DRAW,
+    RED_WINS,
+    Outcome,
+    episode_outcome,
+    zone_distance,
+    zone_presence,
+    zone_tick,
+)
 from echelon_jax.env.original.rewards import original_rewards, rewards
+from echelon_jax.env.rewards import Transition
 from echelon_jax.env.state import REWARD_COMPONENTS
 from echelon_jax.reference.environment import ReferenceEnv
 from echelon_jax.worldgen.bank import generate_worlds
@@ -23,7 +33,7 @@ def start():
     """Rules and the start of an episode, three arenas in the same world."""
     env = Echelon(CONFIG)
     params = env.params(env.make_bank(generate_worlds(CONFIG, [3])))
-    state, _ = env.reset_batch(params, jax.random.split(jax.random.key(0), 3))
+    state, _ = env.reset_batch(jax.random.split(jax.random.key(0), 3), params)
     return params.rules, state
 
 
@@ -86,7 +96,10 @@ def test_hurting_ones_own_side_is_charged(start):
     zone = zone_tick(rules, state.sim.mechs, state.arena_map)
     revised = EnvConfig.original(size_x=40, size_y=40, own_team_counts_against=True)
     for config, counts, sign in ((CONFIG, paid, 1), (revised, tally, -1)):
-        got = rewards(config, original_rewards(), counts, zone, alive, alive, distance, distance).components
+        running = Outcome(jnp.zeros(len(alive), jnp.int32), jnp.zeros(len(alive), jnp.int32))
+        radius = state.arena_map.zone[:, 2]
+        made = Transition(counts, zone, running, alive, alive, distance, distance, radius)
+        got = rewards(config, original_rewards(), made).components
         np.testing.assert_allclose(got[:, HEAVY, DAMAGE], sign * 1.25, rtol=1e-6)
         np.testing.assert_allclose(got[:, HEAVY, KILL], sign * 10.0)
 

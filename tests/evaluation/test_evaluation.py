@@ -13,6 +13,7 @@ from echelon_jax.agents.scripted import Scripted
 from echelon_jax.cli.main import main
 from echelon_jax.config import EnvConfig
 from echelon_jax.env.environment import Echelon
+from echelon_jax.env.interfaces import action_layout
 from echelon_jax.env.state import STATISTICS
 from echelon_jax.evaluation import matches
 from echelon_jax.evaluation.behaviour import (
@@ -210,7 +211,7 @@ def start() -> tuple:
     """One arena at its start, blue's mech 1 (a medium) and red's mech 5 (a heavy) alone in it."""
     env = Echelon(ENV)
     env_params = env.params(env.make_bank(generate_worlds(ENV, range(1))))
-    state, step = env.reset_batch(env_params, jax.random.split(jax.random.key(0), 1), jnp.zeros(1, jnp.int32))
+    state, step = env.reset_batch(jax.random.split(jax.random.key(0), 1), env_params, jnp.zeros(1, jnp.int32))
     alive = jnp.zeros((1, 10), bool).at[0, jnp.array([1, 5])].set(True)
     mechs = state.sim.mechs.replace(alive=alive, yaw=jnp.zeros((1, 10)))
     return env_params, state.replace(sim=state.sim.replace(mechs=mechs)), step
@@ -246,7 +247,7 @@ def test_venting_counts_as_foresight_before_a_shutdown(start: tuple, vents: bool
         mechs = state.sim.mechs.replace(heat=jnp.broadcast_to(share * cap, (1, 10)))
         return state.replace(sim=state.sim.replace(mechs=mechs))
 
-    actions = jnp.zeros((1, 10, ENV.action_size)).at[..., 5].set(1.0 if vents else -1.0)
+    actions = jnp.zeros((1, 10, action_layout(ENV).size)).at[..., 5].set(1.0 if vents else -1.0)
     sums, _, _ = count(ENV, env_params, no_behaviour(ENV, state), at(0.8), actions, at(1.1), step)
     counted = dict(zip(EVENTS, sums.events[0, 1].tolist(), strict=True))
     assert (counted["hot"], counted["shutdowns"]) == (1.0, 1.0)
@@ -260,7 +261,7 @@ def test_a_finished_game_adds_nothing(start: tuple) -> None:
     over = state.replace(episode_over=jnp.ones(1, bool))
     none = no_behaviour(ENV, state)
     step = step.replace(info=step.info.replace(alive=jnp.ones((1, 10), bool)))
-    sums, _, _ = count(ENV, env_params, none, over, jnp.ones((1, 10, ENV.action_size)), over, step)
+    sums, _, _ = count(ENV, env_params, none, over, jnp.ones((1, 10, action_layout(ENV).size)), over, step)
     for name in ("events", "fired", "pulls", "chances", "places", "first_zone"):
         np.testing.assert_array_equal(getattr(sums, name), getattr(none, name), err_msg=name)
 
@@ -369,4 +370,4 @@ def test_a_missing_drawing_package_is_one_sentence_before_any_game(
     monkeypatch.setattr(extras, "import_module", absent)
     monkeypatch.setattr(matches, "load_policy", lambda path: pytest.fail("played before it noticed"))
     assert main(["evaluate", str(tmp_path), "--out", str(tmp_path / "out")]) == 2
-    assert "pip install 'echelon-jax[viz]'" in capsys.readouterr().err
+    assert "pip install matplotlib" in capsys.readouterr().err

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 torch = pytest.importorskip("torch", reason="needs PyTorch: pip install 'echelon-jax[torch]'")
 pytest.importorskip("safetensors", reason="needs safetensors: pip install 'echelon-jax[torch]'")
 
-from echelon_jax.env.layout import observation_layout
+from echelon_jax.env.interfaces import action_layout, observation_layout
 from echelon_jax.export import torch_policy
 from echelon_jax.export.modern import modern_state_of
 from echelon_jax.export.original import write_original
@@ -173,7 +173,7 @@ def test_a_sample_makes_the_action_of_jax(decided):
         raw_action = np.array(theirs.sample(jax.random.key(seed)))
         action = module.action_of(torch.from_numpy(raw_action)).numpy()
         expected = np.asarray(theirs.action(raw_action))
-        assert action.shape[-1] == policy.env_config.action_size
+        assert action.shape[-1] == action_layout(policy.env_config).size
         assert np.allclose(action, expected, atol=1e-6)
         assert np.array_equal(np.sign(action), np.sign(expected))
 

@@ -194,7 +194,7 @@ def test_log_prob_is_that_of_jax_and_finite_far_out(tiny):
     u = np.array([[-60.0, 0.0, 30.0], [8.0, -9.0, 1e-3]], np.float32)
     mean, log_std = np.zeros_like(u), np.full_like(u, 0.5)
     ours = log_prob(*map(torch.from_numpy, (mean, log_std, u))).numpy()
-    expected = np.asarray(SquashedGaussian(mean, log_std).log_prob(u))
+    expected = np.asarray(SquashedGaussian(mean, log_std).action_log_prob(u))
     assert np.isfinite(ours).all() and np.allclose(ours, expected, rtol=1e-5, atol=1e-5)
 
 

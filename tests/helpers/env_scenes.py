@@ -8,7 +8,7 @@ import numpy as np
 
 from echelon_jax.config import EnvConfig
 from echelon_jax.env.environment import Maps, fresh_state
-from echelon_jax.env.layout import action_layout
+from echelon_jax.env.interfaces import action_layout
 from echelon_jax.rules.materials import COLLIDES, DIRT, OPAQUE, SOLID, SOLID_DEBRIS
 from echelon_jax.rules.mechs import roster
 from echelon_jax.sim.noise import Noise
@@ -94,7 +94,7 @@ class Scenes:
         return jax.tree.map(jnp.asarray, self.state)
 
     def actions(self) -> np.ndarray:
-        return np.zeros((self.count, self.config.num_mechs, self.config.action_size), np.float32)
+        return np.zeros((self.count, self.config.num_mechs, action_layout(self.config).size), np.float32)
 
     def act(self, actions: np.ndarray, arena: int, name: str, **components: float) -> None:
         for component, value in components.items():

@@ -13,7 +13,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from echelon_jax.config import EnvConfig
-from echelon_jax.env.layout import observation_layout
+from echelon_jax.env.interfaces import observation_layout
 from echelon_jax.policies.features import Features, features_of
 from echelon_jax.policies.normalize import Moments, empty_moments
 from echelon_jax.policies.original_network import OriginalNetwork
@@ -131,7 +131,7 @@ def record_modern(path, steps=STEPS, seed=3):
     env, agent = AutoReset(env), Scripted(MODERN)
 
     def play(key):
-        state, first = env.reset_batch(params, key[None])
+        state, first = env.reset_batch(key[None], params)
 
         def step(carry, key):
             state, memory, now, over = carry
@@ -141,7 +141,7 @@ def record_modern(path, steps=STEPS, seed=3):
             # Some wild actions, for heat and falls.
             wild = jax.random.uniform(keys[1], action.shape, minval=-1.0)
             action = jnp.where(jax.random.uniform(keys[0], action.shape) < 0.2, wild, action)
-            state, made = env.step_batch(params, keys[:1], state, action)
+            state, made = env.step_batch(keys[:1], state, action, params)
             return (state, memory, made.observation, made.episode_over), (now[0], over[0])
 
         over = jnp.ones(1, bool)

@@ -13,7 +13,7 @@ import jax
 import jax.numpy as jnp
 
 from echelon_jax.config import EnvConfig
-from echelon_jax.env.layout import observation_layout
+from echelon_jax.env.interfaces import action_layout, observation_layout
 from echelon_jax.env.state import REWARD_COMPONENTS, STATISTICS, Info, Step
 
 MAX_STEPS = 6
@@ -91,14 +91,14 @@ class FakeEnv:
         )
         return Step(observation, reward, terminated, truncated, over, observation, info)
 
-    def reset_batch(self, params, keys):
+    def reset_batch(self, keys, params):
         state = self._fresh(keys)
         zero, no = jnp.zeros(state.sign.shape), jnp.zeros(state.sign.shape, bool)
         arenas = state.sign.shape[0]
         blank = jnp.zeros(arenas, bool), jnp.zeros(arenas, jnp.int32)
         return state, self._step(state, self._observe(state), zero, no, no, *blank)
 
-    def step_batch(self, params, keys, state, actions):
+    def step_batch(self, keys, state, actions, params):
         team = self.config.team_size
         three = jax.vmap(lambda key: jax.random.split(key, 3))(keys)
         death = jax.vmap(lambda key: jax.random.uniform(key, (2 * team,)))(three[:, 0]) < params.death_rate
@@ -136,7 +136,7 @@ class CountingAgent:
         return jnp.zeros(state.step_count.shape, jnp.int32)
 
     def act(self, params, agent_params, agent_state, state, keys):
-        shape = (keys.shape[0], self.config.num_mechs, self.config.action_size)
+        shape = (keys.shape[0], self.config.num_mechs, action_layout(self.config).size)
         return agent_state + 1, jnp.broadcast_to(0.01 * jnp.arange(shape[1], dtype=jnp.float32)[:, None], shape)
 
     def reset_where(self, agent_state, fresh_state, mask):

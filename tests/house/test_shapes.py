@@ -96,7 +96,7 @@ def test_every_field_of_state_and_step_has_its_annotated_shape_and_type(game: st
     config = GAMES[game]
     env = Echelon(config)
     params = env.params(env.make_bank(generate_worlds(config, range(2))))
-    state, step = env.reset_batch(params, jax.random.split(jax.random.key(0), 3))
+    state, step = env.reset_batch(jax.random.split(jax.random.key(0), 3), params)
     with jaxtyped("context"):
         assert check_struct(state, "state") > 70
     with jaxtyped("context"):

@@ -14,7 +14,7 @@ from helpers.fuzz_step import CONFIG, compiled
 from helpers.trees import unequal
 
 from echelon_jax.config import EnvConfig
-from echelon_jax.env.layout import observation_layout
+from echelon_jax.env.interfaces import observation_layout
 from echelon_jax.parity.fuzzing import command as fuzz_command
 from echelon_jax.parity.fuzzing import fuzz
 from echelon_jax.parity.fuzzing.cases import make_case

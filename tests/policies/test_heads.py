@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from echelon_jax.config import EnvConfig
-from echelon_jax.env.layout import action_layout, observation_layout
+from echelon_jax.env.interfaces import action_layout, observation_layout
 from echelon_jax.policies.factored import Factored
 from echelon_jax.policies.heads import BERNOULLI, CATEGORICAL, GAUSSIAN, heads_of
 from echelon_jax.rules.mechs import HEAVY, LIGHT, MEDIUM, PACK_CLASSES, SCOUT
@@ -145,7 +145,7 @@ def test_an_action_leads_back_to_its_sample(game):
         raw_action[scout, place] = 0.0
     raw_action[~scout, heads["ewar"].raw_action] = 0.0
     action = heads.to_action(jnp.asarray(raw_action))
-    assert action.shape == (200, config.action_size) and float(jnp.abs(action).max()) <= 1.0
+    assert action.shape == (200, action_layout(config).size) and float(jnp.abs(action).max()) <= 1.0
     back = heads.from_action(action, jnp.asarray(scout))
     assert np.allclose(back, raw_action, atol=2e-3)
 

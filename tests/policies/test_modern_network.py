@@ -11,7 +11,7 @@ from helpers.fake_env import CONFIG as FAKE
 from helpers.fake_env import CountingAgent, FakeEnv, fake_params
 
 from echelon_jax.config import EnvConfig
-from echelon_jax.env.layout import observation_layout
+from echelon_jax.env.interfaces import observation_layout
 from echelon_jax.policies.features import Observation, features_of
 from echelon_jax.policies.modern_network import ModernNetwork
 from echelon_jax.policies.normalize import batch_moments

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 from echelon_jax.config import EnvConfig
+from echelon_jax.env.interfaces import action_layout
 from echelon_jax.reference import damage, movement, observation, projectiles, rewards, status, weapons
 from echelon_jax.reference.environment import ReferenceEnv
 from echelon_jax.reference.golden import Episode, Report, compare_end, compare_events, compare_state, replay
@@ -182,7 +183,7 @@ def make_env(**overrides) -> ReferenceEnv:
 
 
 def random_actions(env: ReferenceEnv, seed: int) -> np.ndarray:
-    shape = (env.config.num_mechs, env.config.action_size)
+    shape = (env.config.num_mechs, action_layout(env.config).size)
     return np.random.default_rng(seed).uniform(-1, 1, shape)
 
 

@@ -57,9 +57,9 @@ def test_an_observation_lies_within_the_bounds_of_the_table():
     low, high = observation_layout(config).bounds
     rng = np.random.default_rng(0)
     for _ in range(3):
-        assert step.observation.shape == (10, config.observation_size)
+        assert step.observation.shape == (10, observation_layout(config).size)
         assert (step.observation >= low).all() and (step.observation <= high).all()
-        step = env.step(rng.uniform(-1, 1, (10, config.action_size)))
+        step = env.step(rng.uniform(-1, 1, (10, action_layout(config).size)))
 
 
 def test_a_mech_behind_a_wall_is_remembered_where_it_was_seen():
@@ -95,7 +95,7 @@ def test_the_focus_is_the_mech_of_the_chosen_hostile_slot_if_it_was_ever_seen():
     config = make_config(observation_mode="partial")
     arena = make_arena(config)
     choice = action_layout(config)["target_preference"]
-    actions = np.zeros((10, config.action_size), np.float32)
+    actions = np.zeros((10, action_layout(config).size), np.float32)
     actions[:, choice.offset + 2] = 1.0  # the second hostile slot
     arena.set_focus_modern(actions)
     assert [mech.focus_target for mech in arena.battle.mechs] == [None] * 10
@@ -112,7 +112,7 @@ def test_a_scout_chooses_off_jamming_or_support(mode, expected):
     config = make_config()
     env = ReferenceEnv(config)
     env.start(make_arena(config), LiveNoise.from_seed(0))
-    actions = np.zeros((10, config.action_size), np.float32)
+    actions = np.zeros((10, action_layout(config).size), np.float32)
     actions[:, action_layout(config)["ewar"].offset + mode] = 1.0
     env.step(actions)
     for mech in env.arena.battle.mechs:
@@ -124,7 +124,7 @@ def test_a_message_is_heard_by_the_pack_after_the_decision():
     config = make_config()
     env = ReferenceEnv(config)
     env.start(make_arena(config), LiveNoise.from_seed(0))
-    actions = np.zeros((10, config.action_size), np.float32)
+    actions = np.zeros((10, action_layout(config).size), np.float32)
     actions[3, action_layout(config)["message"].slice] = 0.5
     step = env.step(actions)
     assert (entry(config, step.observation[0], "message/3") == 0.5).all()

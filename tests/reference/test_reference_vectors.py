@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 from echelon_jax.config import EnvConfig
+from echelon_jax.env.interfaces import action_layout
 from echelon_jax.reference.environment import Arena
 from echelon_jax.reference.noise import LiveNoise
 from echelon_jax.reference.observation import SightCache, occupancy_map, telemetry_map, viewer_sensors, visible
@@ -446,7 +447,7 @@ def named(made, name):
 
 def decide(made, **actions):
     """One decision step with the named actions; the step and the rewards by name."""
-    rows = np.zeros((len(made.battle.mechs), made.config.action_size))
+    rows = np.zeros((len(made.battle.mechs), action_layout(made.config).size))
     for name, action in actions.items():
         rows[named(made, name).index] = action
     step = made.advance(rows, Steady())

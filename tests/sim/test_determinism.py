@@ -14,8 +14,10 @@ from helpers.fuzz_step import CONFIG, compiled
 from helpers.trees import leaves, unequal
 
 from echelon_jax.env import environment
-from echelon_jax.env.actions import decide, sanitise
+from echelon_jax.env.actions import sanitise
 from echelon_jax.env.environment import Echelon
+from echelon_jax.env.interfaces import action_layout
+from echelon_jax.env.original.actions import decide
 from echelon_jax.parity.exchange import row_of, stack, to_reference, to_row
 from echelon_jax.parity.fuzzing.cases import make_case
 from echelon_jax.parity.fuzzing.fuzz import WIDTH, default_params
@@ -93,7 +95,7 @@ def test_phases_compiled_one_by_one_agree_with_the_whole_step(cases, result, mon
     for name in ("upkeep", "update_projectiles", "fire", "move"):
         monkeypatch.setattr(simulation, name, jax.jit(getattr(simulation, name), static_argnums=0))
     monkeypatch.setattr(jax.lax, "scan", loop)
-    clean, _ = sanitise(CONFIG, cases.actions)
+    clean, _ = sanitise(CONFIG, action_layout(CONFIG), cases.actions)
     decision = decide(CONFIG, cases.state, clean)
     before = cases.state.sim.replace(mechs=decision.mechs)
     rules = default_params(CONFIG).rules
@@ -108,8 +110,8 @@ def test_the_rest_of_the_step_agrees_without_compilation(cases, result, monkeypa
     """
     simulated = jax.tree.map(jnp.asarray, result[0].sim)
     monkeypatch.setattr(environment, "simulate", lambda *inputs: simulated)
-    monkeypatch.setattr(environment, "look", jax.jit(environment.look, static_argnums=0))
-    rest = Echelon(CONFIG).step_batch_with_noise(default_params(CONFIG), cases.state, cases.actions, cases.noise)
+    monkeypatch.setattr(environment, "observe", jax.jit(environment.observe, static_argnums=0))
+    rest = Echelon(CONFIG).step_batch_with_noise(cases.noise, cases.state, cases.actions, default_params(CONFIG))
     assert disagreeing(jax.device_get(rest), result, 1e-5) == []
 
 
@@ -164,7 +166,7 @@ def test_one_scan_agrees_with_single_calls(cases):
 
     @jax.jit
     def scanned(state, many):
-        return jax.lax.scan(lambda state, one: env.step_batch_with_noise(params, state, *one), state, many)
+        return jax.lax.scan(lambda state, one: env.step_batch_with_noise(one[1], state, one[0], params), state, many)
 
     last, steps = scanned(cases.state, jax.tree.map(lambda *leaves: jnp.stack(leaves), *turns))
     single, whole = jax.device_get(((state, step), (last, jax.tree.map(lambda leaf: leaf[-1], steps))))

@@ -2,8 +2,8 @@
 
 import pytest
 
-from echelon_jax.training.config import REWARD_WEIGHTS, TrainConfig
-from echelon_jax.training.curriculum import NAMES, parse, values_at
+from echelon_jax.training.config import TrainConfig
+from echelon_jax.training.curriculum import NAMES, REWARD_WEIGHTS, parse, values_at
 
 TEXT = "0 fire=0.2; 100 fire=0.6 reward_zone=0.3; 300 fire=1"
 

@@ -7,6 +7,7 @@ import pytest
 from helpers.fake_env import CONFIG, MAX_STEPS, CountingAgent, FakeEnv, fake_params
 
 from echelon_jax.agents.base import AgentParams
+from echelon_jax.env.interfaces import action_layout
 from echelon_jax.env.state import STATISTICS
 from echelon_jax.policies.features import features_of, read
 from echelon_jax.policies.normalize import batch_moments
@@ -17,7 +18,7 @@ from echelon_jax.training.sides import all_rows, learner_first, learner_rows, op
 ARENAS, STEPS, TEAM = 8, 2 * MAX_STEPS + 4, CONFIG.team_size
 CHUNKS = 4
 FEATURES = features_of(CONFIG)
-NETWORK = OriginalNetwork(FEATURES, CONFIG.action_size, 8, 8)
+NETWORK = OriginalNetwork(FEATURES, action_layout(CONFIG).size, 8, 8)
 ENV, AGENT = FakeEnv(), CountingAgent()
 FIRE = AgentParams(fire_probability=jnp.float32(1.0))
 PARAMS = fake_params(death_rate=0.05, decided_rate=0.03)
@@ -75,7 +76,9 @@ def played():
 
 def everybody(raw_action):
     """The actions of all mechs in one decision: roster places times 0.01 for the opponent, tanh of the sample for the learner."""
-    actions = np.broadcast_to(0.01 * np.arange(2 * TEAM)[:, None], (ARENAS, 2 * TEAM, CONFIG.action_size)).copy()
+    actions = np.broadcast_to(
+        0.01 * np.arange(2 * TEAM)[:, None], (ARENAS, 2 * TEAM, action_layout(CONFIG).size)
+    ).copy()
     for a in range(ARENAS):
         actions[a, (a % 2) * TEAM : (a % 2 + 1) * TEAM] = np.tanh(raw_action[a])
     return jnp.asarray(actions, jnp.float32)
@@ -123,7 +126,7 @@ def test_replaying_the_environment_gives_the_same_rewards_and_observations(playe
         if previous is not None:
             assert np.array_equal(rollout.reset[t], learner_rows(previous.terminated | previous.truncated))
         actions = everybody(rollout.raw_action[t])
-        state, previous = env_step(PARAMS, keys[t], state, actions)
+        state, previous = env_step(keys[t], state, actions, PARAMS)
         observation = previous.observation
         assert np.allclose(learner_rows(previous.reward), rollout.reward[t], atol=1e-6)
     assert np.array_equal(state.step_count, after.env_state.step_count)
@@ -138,7 +141,7 @@ def test_final_values_are_of_the_last_state_under_the_memory_after_the_step(play
         now = jax.tree.map(lambda x, t=t: x[t], rollout.observation)
         carry = apply(params, carry, now, rollout.reset[t])[0]
         actions = everybody(rollout.raw_action[t])
-        state, result = env_step(PARAMS, keys[t], state, actions)
+        state, result = env_step(keys[t], state, actions, PARAMS)
         cut = np.asarray(rollout.truncated[t] & rollout.alive[t])
         final = see(moments, result.final_observation)
         value = apply(params, carry, final, jnp.zeros((ARENAS, TEAM), bool))[2]

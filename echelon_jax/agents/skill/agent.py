@@ -20,7 +20,7 @@ from echelon_jax.agents.skill.steering import Gait, standing, steer
 from echelon_jax.agents.skill.targets import NONE, Aim, choose, of_target
 from echelon_jax.agents.skill.weapons import of_class, pull
 from echelon_jax.config import EnvConfig
-from echelon_jax.env.modern.actions import from_original
+from echelon_jax.env.interfaces import actions_of
 from echelon_jax.env.state import EnvParams, EnvState
 from echelon_jax.rules.mechs import SCOUT
 from echelon_jax.sim.ewar import shutdown
@@ -183,7 +183,7 @@ class Skilled:
         control = jnp.broadcast_to(jnp.array([1.0, 0.0, 0.0, 1.0], jnp.float32), (arenas, mechs, 4))
         silent = jnp.zeros((arenas, mechs, config.comm_dim), jnp.float32)
         original = jnp.concatenate([base.reshape(arenas, mechs, 9), shown.astype(jnp.float32), control, silent], -1)
-        return from_original(config, original, index) if config.actions == "modern" else original
+        return actions_of(config).from_original(config, original, index)
 
 
 def _across(value: Array | float) -> Float32[Array, "*batch 1 1"]:

@@ -87,7 +87,7 @@ def steer(
 ) -> Gait:
     """Return the direction to take as the new `Gait`.
 
-    Arguments:
+    Args:
         target: the enemy each mech aims at, -1 for none.
         able: who can move at all.
         sign_draw: uniform; a mech that is stuck turns to the left iff above 1/2.

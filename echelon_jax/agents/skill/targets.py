@@ -31,7 +31,7 @@ def choose(
 ) -> Aim:
     """Return the targets of this decision; one that is dead or unknown is dropped at once, another one taken after the lag.
 
-    Arguments:
+    Args:
         helpless: mechs that are shut down or have fallen.
     """
     n = scene.alive.shape[-1]

@@ -47,7 +47,7 @@ def pull(
 ) -> Triggers:
     """Return the triggers.
 
-    Arguments:
+    Args:
         is_target: which enemy each mech aims at.
         error: by how much each mech takes itself to be off each enemy.
         held: who withholds its fire in this decision.

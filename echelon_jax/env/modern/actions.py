@@ -7,11 +7,10 @@ import numpy as np
 from jaxtyping import Array, Float32, Int32
 
 from echelon_jax.config import EnvConfig
-from echelon_jax.env.actions import ECCM_THRESHOLD, Decision, first_largest
+from echelon_jax.env.actions import ECCM_THRESHOLD, Decision, base_commands, components, first_largest
 from echelon_jax.env.modern.layout import action_layout
 from echelon_jax.env.state import EnvState
 from echelon_jax.rules.mechs import SCOUT, roster
-from echelon_jax.sim.state import Commands
 
 _OFF, _ECM, _ECCM = range(3)
 
@@ -30,21 +29,11 @@ def decide(config: EnvConfig, state: EnvState, actions: Float32[Array, "arenas m
     who = roster(config.num_packs)
     mechs = state.sim.mechs
 
-    def components(name: str) -> list[Array]:
-        return [actions[..., layout[name].offset + i] for i in range(layout[name].size)]
-
-    commands = Commands(
-        throttle=actions[..., layout["forward"].offset : layout["yaw_rate"].offset + 1],
-        primary=components("primary")[0] > 0,
-        vent=components("vent")[0] > 0,
-        secondary=components("secondary")[0] > 0,
-        tertiary=components("tertiary")[0] > 0,
-        special=components("special")[0] > 0,
-    )
+    commands = base_commands(layout, actions)
 
     focus = jnp.full_like(mechs.focus, -1)
     if config.target_selection:
-        choice, _ = first_largest(components("target_preference"))
+        choice, _ = first_largest(components(layout, actions, "target_preference"))
         target = jnp.asarray(_first_hostile(config)) + jnp.maximum(choice - 1, 0)
         valid = (choice > 0) & mechs.alive & jnp.take_along_axis(mechs.alive, target, axis=-1)
         if state.memory is not None and state.memory.age is not None:
@@ -54,7 +43,7 @@ def decide(config: EnvConfig, state: EnvState, actions: Float32[Array, "arenas m
     ecm = eccm = jnp.zeros_like(mechs.alive)
     if config.ewar:
         able = mechs.alive & jnp.asarray(who.mech_class == SCOUT)
-        mode, _ = first_largest(components("ewar"))
+        mode, _ = first_largest(components(layout, actions, "ewar"))
         ecm, eccm = able & (mode == _ECM), able & (mode == _ECCM)
     ready = mechs.replace(focus=focus, ecm_on=ecm, eccm_on=eccm)
     return Decision(commands, ready, state.sort_mode, state.hostile_only)

@@ -20,7 +20,7 @@ from echelon_jax.env.modern import slots as slots_modern
 from echelon_jax.env.modern.frames import SPEED, TINY, Frame, columns, diagonal, direction, materialize, offsets
 from echelon_jax.env.modern.layout import LOCAL_PLANES, SELF, TEAM, observation_layout, vector_size
 from echelon_jax.env.modern.sight import clear_between
-from echelon_jax.env.original.observation import SOUND_THROUGH_COVER, Observed, messages, smoke_clear_between
+from echelon_jax.env.observed import SOUND_THROUGH_COVER, Observed, messages, smoke_clear_between
 from echelon_jax.env.state import EnvState, ObservationMemory
 from echelon_jax.rules import constants as k
 from echelon_jax.rules.mechs import HEAVY, LIGHT, MEDIUM, PACK_SIZE, roster
@@ -239,11 +239,11 @@ def _axes(yaw: Float32[Array, "arenas mechs"]) -> Frame:
     return Frame(jnp.cos(yaw), jnp.sin(yaw))
 
 
-def observe(config: EnvConfig, rules: SimRules, state: EnvState) -> tuple[Observed, ObservationMemory]:
+def observe(config: EnvConfig, rules: SimRules, state: EnvState, contact_slots: bool = False) -> Observed:
     """Observations of every mech, zeros for the dead, and the memory with what is seen now.
 
-    Observing the same state with the returned memory gives the same observation. Contact slots are filled only where the
-    original's actions are in use, which point at them.
+    Observing the same state with the returned memory gives the same observation. `contact_slots` asks for
+    the original's contact slots too, for actions that point at them.
     """
     mechs = state.sim.mechs
     arenas, n = mechs.alive.shape
@@ -307,7 +307,6 @@ def observe(config: EnvConfig, rules: SimRules, state: EnvState) -> tuple[Observ
     # The dead are blanked part by part: afterwards it would be one more pass over everything.
     whole = jnp.concatenate([*vector, *(jnp.where(alive, plane, 0.0) for plane in (*local, *own, *shared))], -1)
     chosen = jnp.full((arenas, n, CONTACTS), -1, jnp.int32)
-    if config.actions == "original":
+    if contact_slots:
         chosen = jnp.where(alive, contacts.choose_contacts(config, rules, state, visible, distance), -1)
-    seen = Observed(whole, chosen, mechs.alive & bad)
-    return seen, memory
+    return Observed(whole, chosen, mechs.alive & bad, memory)

@@ -32,13 +32,12 @@ import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float32
 
 from echelon_jax.config import EnvConfig
-from echelon_jax.env.episode import DRAW, Outcome, Zone
-from echelon_jax.env.original.rewards import Rewards, enemy_kills
+from echelon_jax.env.episode import DRAW
+from echelon_jax.env.rewards import Rewards, Transition, enemy_kills
 from echelon_jax.env.state import REWARD_COMPONENTS, ModernRewardWeights
 from echelon_jax.rules.mechs import MECH_CLASSES, roster
 from echelon_jax.rules.rewards import modern_weights
 from echelon_jax.sim.ordered import ordered_sum, team_sums
-from echelon_jax.sim.state import Tally
 
 
 def modern_rewards(config: EnvConfig | None = None, gamma: float = 0.99) -> ModernRewardWeights:
@@ -106,30 +105,17 @@ def potential(
 def rewards(
     config: EnvConfig,
     weights: ModernRewardWeights,
-    tally: Tally,
-    zone: Zone,
-    outcome: Outcome,
-    was_alive: Bool[Array, "arenas mechs"],
-    alive: Bool[Array, "arenas mechs"],
-    distance_before: Float32[Array, "arenas mechs"],
-    distance_after: Float32[Array, "arenas mechs"],
-    radius: Float32[Array, " arenas"],
+    made: Transition,
 ) -> Rewards:
-    """Rewards of one decision step, for the dead as well: late hits and the result of the game.
-
-    Args:
-        distance_before, distance_after: distance from the zone's centre at the step's two ends.
-        zone: presence and ticks after the step.
-        outcome: whether and how the game ended with this step.
-        radius: of the zone.
-    """
+    """Rewards of one decision step, for the dead as well: late hits and the result of the game."""
+    tally, zone, outcome, was_alive = made.tally, made.zone, made.outcome, made.was_alive
     if tally.effective_damage is None or tally.friendly_effective_damage is None or tally.kill_assists is None:
         raise ValueError(
             "tally must hold effective_damage, friendly_effective_damage and kill_assists: reward 'modern'"
         )
     over = outcome.reason > 0
-    before = potential(config, weights, distance_before, radius, was_alive)
-    after = potential(config, weights, distance_after, radius, alive & ~over[:, None])
+    before = potential(config, weights, made.distance_before, made.radius, was_alive)
+    after = potential(config, weights, made.distance_after, made.radius, made.alive & ~over[:, None])
     members = jnp.maximum(team_sums(zone.inside.astype(jnp.float32)), 1.0)
     share = jnp.repeat(config.decision_seconds * zone.tick / members, config.team_size, -1)
     won = outcome.winner[:, None] == jnp.arange(2)

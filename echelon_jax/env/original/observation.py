@@ -6,9 +6,6 @@ each enemy near enough to be a threat.
 
 from __future__ import annotations
 
-from functools import cache
-from typing import NamedTuple
-
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float32, Int32
@@ -16,53 +13,26 @@ from jaxtyping import Array, Bool, Float32, Int32
 from echelon_jax.config import EnvConfig
 from echelon_jax.env import contacts
 from echelon_jax.env.episode import tonnage_margin, zone_presence
-from echelon_jax.env.layout import LOCAL_MAP_SIDE, SCALARS
+from echelon_jax.env.observed import (
+    SOUND_THROUGH_COVER,
+    Observed,
+    messages,
+    smoke_clear_between,
+)
+from echelon_jax.env.original.layout import LOCAL_MAP_SIDE, SCALARS
 from echelon_jax.env.state import EnvState
 from echelon_jax.rules import constants as k
-from echelon_jax.rules.mechs import PACK_SIZE, roster
+from echelon_jax.rules.mechs import roster
 from echelon_jax.rules.weapons import GAUSS, LASER, MISSILE, PAINTER, WEAPONS
 from echelon_jax.sim import ewar, readings
-from echelon_jax.sim.rays import pair_sight, smoke_clear
+from echelon_jax.sim.rays import pair_sight
 from echelon_jax.sim.rules import SimRules
 
 TARGETED_RANGE = 8.0
 CRITICAL_HEAT = 0.85
-SOUND_THROUGH_COVER = 0.20
 SOUND_SCALE = 5.0
 # The original compares a bearing with 1.570796, a little less than a right angle; this is the tangent of what is missing.
 QUADRANT_SLACK = 3.268e-7
-
-
-class Observed(NamedTuple):
-    """Observations, the contact slots they show, and whose observation held a non-finite number."""
-
-    observation: Float32[Array, "arenas mechs obs"]
-    contact_slots: Int32[Array, "arenas mechs 5"]
-    bad: Bool[Array, "arenas mechs"]
-
-
-@cache
-def _pairs(n: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """First and second mech of every unordered pair, and the [n, n] number of the pair (0 on the diagonal)."""
-    first, second = np.triu_indices(n, 1)
-    number = np.zeros((n, n), np.int32)
-    number[first, second] = number[second, first] = np.arange(len(first))
-    return first.astype(np.int32), second.astype(np.int32), number
-
-
-def smoke_clear_between(state: EnvState) -> Bool[Array, "arenas mechs mechs"]:
-    """Whether no smoke lies between two mechs; symmetric."""
-    position, smoke = state.sim.mechs.position, state.sim.smoke
-    arenas, n = position.shape[:2]
-    first, second, number = _pairs(n)
-    rays = arenas * len(first)
-    clear = smoke_clear(
-        jnp.broadcast_to(smoke.position[:, None], (arenas, len(first), *smoke.position.shape[1:])).reshape(rays, -1, 3),
-        jnp.broadcast_to(smoke.life[:, None], (arenas, len(first), smoke.life.shape[1])).reshape(rays, -1),
-        position[:, first].reshape(rays, 3),
-        position[:, second].reshape(rays, 3),
-    )
-    return clear.reshape(arenas, len(first))[:, number.reshape(-1)].reshape(arenas, n, n)
 
 
 def first_askers(asks: Bool[Array, "arenas mechs mechs"]) -> Bool[Array, "arenas mechs mechs"]:
@@ -107,14 +77,6 @@ def sound(
         here = quadrant[..., other, None] == jnp.arange(4)
         total = total + jnp.where(here, loudness[..., other, None], 0.0)
     return jnp.log1p(total) / SOUND_SCALE
-
-
-def messages(config: EnvConfig, state: EnvState) -> Float32[Array, "arenas mechs rows"]:
-    """The stored messages of the five places of the own pack (docs/spec/environment.md 2.7)."""
-    arenas, n = state.sim.mechs.alive.shape
-    packs = state.messages.reshape(arenas, n // PACK_SIZE, 1, PACK_SIZE * config.comm_dim)
-    shared = jnp.broadcast_to(packs, (arenas, n // PACK_SIZE, PACK_SIZE, PACK_SIZE * config.comm_dim))
-    return shared.reshape(arenas, n, -1)
 
 
 def local_map(

@@ -2,25 +2,14 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
 import jax.numpy as jnp
-from jaxtyping import Array, Bool, Float32, Int32
 
 from echelon_jax.config import EnvConfig
-from echelon_jax.env.episode import Zone
+from echelon_jax.env.rewards import Rewards, Transition
 from echelon_jax.env.state import REWARD_COMPONENTS, RewardWeights
 from echelon_jax.sim.ordered import ordered_sum, team_sums
-from echelon_jax.sim.state import Tally
 
 CROWD_FACTOR = 0.5  # the approach reward halves with every team mate in the zone
-
-
-class Rewards(NamedTuple):
-    """Reward per mech and its components in the order of REWARD_COMPONENTS."""
-
-    total: Float32[Array, "arenas mechs"]
-    components: Float32[Array, "arenas mechs components"]
 
 
 def original_rewards() -> RewardWeights:
@@ -36,29 +25,16 @@ def original_rewards() -> RewardWeights:
     )
 
 
-def enemy_kills(config: EnvConfig, tally: Tally) -> Int32[Array, "arenas mechs"]:
-    """Kills of enemies alone: `kills` counts those of the own side too unless own_team_counts_against is on."""
-    return tally.kills if config.own_team_counts_against else tally.kills - tally.friendly_kills
-
-
 def rewards(
     config: EnvConfig,
     weights: RewardWeights,
-    tally: Tally,
-    zone: Zone,
-    was_alive: Bool[Array, "arenas mechs"],
-    alive: Bool[Array, "arenas mechs"],
-    distance_before: Float32[Array, "arenas mechs"],
-    distance_after: Float32[Array, "arenas mechs"],
+    made: Transition,
 ) -> Rewards:
     """Rewards of one decision step, for the living and for those who died in it; the dead of earlier steps get zeros.
 
     With the switch own_team_counts_against damage and kills on one's own side are charged instead of paid.
-
-    Args:
-        distance_before, distance_after: distance from the zone centre at the step's two ends.
-        zone: presence and ticks after the step.
     """
+    tally, zone, was_alive, alive = made.tally, made.zone, made.was_alive, made.alive
     half = config.team_size
     n_team = team_sums(zone.inside.astype(jnp.float32))
     crowd = jnp.repeat(jnp.power(jnp.float32(CROWD_FACTOR), n_team), half, -1)
@@ -69,7 +45,7 @@ def rewards(
         damage, kills = damage - tally.friendly_damage, kills - tally.friendly_kills
     multiplier = jnp.where(zone.inside & zone.contested[:, None], weights.contested_multiplier, 1.0)
     approached = was_alive & alive & ~zone.inside
-    nearer = (distance_before - distance_after) / max(config.size_x, config.size_y)
+    nearer = (made.distance_before - made.distance_after) / max(config.size_x, config.size_y)
     parts = {
         "approach": jnp.where(approached, weights.approach * nearer * crowd, 0.0),
         "zone": jnp.where(zone.inside, weights.zone * tick, 0.0),
@@ -77,7 +53,7 @@ def rewards(
         "kill": jnp.where(receives, weights.kill * multiplier * kills, 0.0),
         "assist": jnp.where(receives, weights.assist * multiplier * tally.assists, 0.0),
         "death": jnp.where(tally.died, weights.death, 0.0),
-        "terminal": jnp.zeros_like(distance_after),
+        "terminal": jnp.zeros_like(made.distance_after),
     }
     components = jnp.stack([parts[name] for name in REWARD_COMPONENTS], -1)
     return Rewards(ordered_sum(components), components)

@@ -17,6 +17,7 @@ import numpy as np
 
 from echelon_jax.config import EnvConfig
 from echelon_jax.env.environment import Maps, fresh_state
+from echelon_jax.env.interfaces import action_layout
 from echelon_jax.env.state import EnvState, ObservationMemory
 from echelon_jax.parity.exchange import most, row_of
 from echelon_jax.parity.recorded.golden import column_words, local_map, telemetry
@@ -332,7 +333,7 @@ def _memory(config: EnvConfig, rng: np.random.Generator, mechs: Mechs) -> Observ
 
 def _actions(config: EnvConfig, rng: np.random.Generator) -> np.ndarray:
     """Per mech: uniform, saturated, zero, all triggers pulled, out of range or not finite."""
-    shape = (config.num_mechs, config.action_size)
+    shape = (config.num_mechs, action_layout(config).size)
     actions = rng.uniform(-1, 1, shape)
     kind = rng.random(len(actions))
     actions = np.where((kind < 0.3)[:, None], np.sign(actions), actions)

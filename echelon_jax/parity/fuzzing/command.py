@@ -14,6 +14,8 @@ import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+from echelon_jax.fields import seed_argument
+from echelon_jax.markdown import row
 from echelon_jax.parity.fuzzing import fuzz
 from echelon_jax.parity.fuzzing.cases import make_case
 from echelon_jax.parity.fuzzing.fuzz import FAULT, Result
@@ -45,14 +47,14 @@ def save_progress(path: Path | None, results: Mapping[str, Result]) -> None:
 def table(results: Mapping[str, Result]) -> str:
     """Counts per shape as a table of the documentation."""
     lines = [
-        "| shape | steps | mech-steps | explained by float32 rays | by a nudge | faults |",
-        "| --- | --- | --- | --- | --- | --- |",
+        row("shape", "steps", "mech-steps", "explained by float32 rays", "by a nudge", "faults"),
+        row(*["---"] * 6),
     ]
     everything = Result()
     for name, result in [*results.items(), ("all", everything)]:
         why = result.explained
         counts = result.steps, result.mech_rows, why[fuzz.BY_RAYS], why[fuzz.BY_NUDGE], len(result.unexplained)
-        lines.append(f"| {name} | {' | '.join(f'{count:,}' for count in counts)} |")
+        lines.append(row(name, *(f"{count:,}" for count in counts)))
         if name != "all":
             everything.merge(result)
     return "\n".join(lines)
@@ -74,7 +76,7 @@ def parse(argv: Sequence[str] | None) -> argparse.Namespace:
         "--mech-steps", type=int, default=0, help="rows of living mechs to compare in all, with those kept"
     )
     parser.add_argument("--shapes", nargs="*", default=list(shapes()), help="shapes to fuzz; all by default")
-    parser.add_argument("--seed", type=int, default=0, help="seed of the first case of a shape")
+    parser.add_argument("--seed", type=seed_argument, default=0, help="seed of the first case of a shape")
     parser.add_argument("--progress", type=Path, default=None, help="file of counts to go on from and to keep")
     parser.add_argument("--out", type=Path, default=CASES, help="where shrunk faults are written")
     parser.add_argument("--faults", type=int, default=3, help="stop after so many faults")

@@ -20,6 +20,8 @@ import jax
 
 from echelon_jax.config import EnvConfig
 from echelon_jax.env import environment, episode
+from echelon_jax.fields import seed_argument
+from echelon_jax.markdown import row, table
 from echelon_jax.parity.fuzzing import fuzz
 from echelon_jax.rules import constants
 from echelon_jax.sim import explosions
@@ -53,15 +55,24 @@ def _splash_through_walls() -> contextlib.AbstractContextManager[Any]:
 @contextlib.contextmanager
 def _late_messages() -> Iterator[None]:
     """Messages arrive two decisions late: those of the step before stay in force."""
-    decide, heard = environment.decide, []
+    chosen, heard = environment.actions_of, []
 
-    def remember(config: EnvConfig, state: Any, clean: Any) -> Any:
-        heard.append(state.messages)
-        return decide(config, state, clean)
+    class Noting:
+        """The configured actions, with the messages that were in force at each decision noted."""
+
+        def __init__(self, config: EnvConfig) -> None:
+            self.actions = chosen(config)
+
+        def __getattr__(self, name: str) -> Any:
+            return getattr(self.actions, name)
+
+        def decide(self, config: EnvConfig, state: Any, clean: Any) -> Any:
+            heard.append(state.messages)
+            return self.actions.decide(config, state, clean)
 
     with (
-        mock.patch.object(environment, "decide", remember),
-        mock.patch.object(environment, "broadcast", lambda config, alive, clean: heard[-1]),
+        mock.patch.object(environment, "actions_of", Noting),
+        mock.patch.object(environment, "broadcast", lambda config, layout, alive, clean: heard[-1]),
     ):
         yield
 
@@ -92,12 +103,12 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Plant every mistake, print the table."""
     parser = argparse.ArgumentParser(description="Plant ten mistakes in the JAX simulator and look for each.")
     parser.add_argument("--steps", type=int, default=STEPS, help="random steps to search for each mistake")
-    parser.add_argument("--seed", type=int, default=0, help="seed of the first case")
+    parser.add_argument("--seed", type=seed_argument, default=0, help="seed of the first case")
     parser.add_argument("--only", default="", help="only the rule of this name")
     args = parser.parse_args(argv)
     config = EnvConfig.original()
     missed = 0
-    print("| rule | planted mistake | found after steps | differs in | seconds |\n| --- | --- | --- | --- | --- |")
+    print(table(["rule", "planted mistake", "found after steps", "differs in", "seconds"], []))
     for fault in FAULTS:
         if args.only not in ("", fault.rule):
             continue
@@ -107,8 +118,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         result = fuzz.run(config, seeds, step, nudges=fuzz.WIDTH, stop=lambda r: bool(r.unexplained))
         found = result.unexplained
         missed += not found
-        where = f"{found[0].seed - args.seed + 1} | {', '.join(found[0].fields[:4])}" if found else "not found |"
-        print(f"| {fault.rule} | {fault.change} | {where} | {time.monotonic() - began:.0f} |", flush=True)
+        where = (found[0].seed - args.seed + 1, ", ".join(found[0].fields[:4])) if found else ("not found", "")
+        print(row(fault.rule, fault.change, *where, f"{time.monotonic() - began:.0f}"), flush=True)
     return 1 if missed else 0
 
 

@@ -47,7 +47,7 @@ def compile_step(config: EnvConfig, width: int = WIDTH) -> jax.stages.Compiled:
     """The compiled step (params, state, actions, noise) -> (state, step) for a batch of `width` arenas."""
     env = Echelon(config)
     case = stack([make_case(config, 0)] * width)
-    step = jax.jit(lambda params, state, actions, noise: env.step_batch_with_noise(params, state, actions, noise))
+    step = jax.jit(lambda params, state, actions, noise: env.step_batch_with_noise(noise, state, actions, params))
     return step.lower(default_params(config), case.state, case.actions, case.noise).compile()
 
 

@@ -1,4 +1,4 @@
-"""What is fuzzed: every rule preset, full and partial observation, one and two packs, each a shape that compiles once."""
+"""The fuzzed shapes: every preset with full and partial observation, one and two packs. Each compiles once."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Small cases of a fault: taking away what does not matter, and files that keep what is left."""
+"""Small cases of a fault: parts that do not matter are removed, and the rest is kept in a file."""
 
 from __future__ import annotations
 

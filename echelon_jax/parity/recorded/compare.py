@@ -1,8 +1,8 @@
 """Every field of a stepped batch against the recorded next rows (golden README).
 
-Integers, booleans, indices, timers and voxels must be equal; observations and rewards agree to 1e-4, other floats to
-1e-3. A field has one value per mech or one per arena. The one deliberate difference of the interface: the dead of a
-game that ran out of time are terminated only, so the recorded `truncated` counts only for those not terminated.
+Integers, booleans, indices, timers and voxels must be equal. Observations and rewards must agree to 1e-4, other floats to
+1e-3. A field has one value per mech or one per arena. The interface differs on purpose in one thing: mechs that were dead when
+time ran out are terminated only, so the recorded `truncated` counts only for mechs that are not terminated.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ _TIMERS = {
 
 @dataclasses.dataclass(frozen=True)
 class Agreement:
-    """How one field compares: per arena, or per arena and mech.
+    """The agreement of one field, per arena or per arena and mech.
 
     Attributes:
         equal: equal to the last bit (floats after rounding the record to float32).
@@ -149,7 +149,7 @@ def _mech_fields(episode: Episode, before: np.ndarray, state: EnvState) -> dict[
 
 
 def _grid_rank(episode: Episode, after: np.ndarray, state: EnvState) -> Agreement:
-    """ArenaMap of each living mech among the living of its 10 x 10 cell, by stamp; -1 for the dead."""
+    """Rank of each living mech among the living of its 10 x 10 cell, by stamp; -1 for the dead."""
     mechs = state.sim.mechs
     cell = np.trunc(np.asarray(mechs.position)[..., :2] / k.GRID_CELL).astype(int)
     stamp, alive = np.asarray(mechs.stamp), np.asarray(mechs.alive)

@@ -1,4 +1,4 @@
-"""Events by type: how many the steps compared had, and how many of them the JAX simulator counted the same way."""
+"""Events by type: how many the recordings have, and how many of them the JAX simulator counted alike."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The plain reference on its own through whole recorded episodes: from the first row to the end with the recorded draws."""
+"""The plain reference on its own: it plays recorded episodes from the first row to the end with the recorded draws."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ _TOGETHER = {"statistic": "statistics", "outcome": "outcome"}
 
 @dataclasses.dataclass
 class FreeRunning:
-    """What following recorded episodes found.
+    """The result of following recorded episodes.
 
     Attributes:
-        episodes: how many were followed.
+        episodes: number of episodes followed.
         steps: decision steps compared.
-        fields: counts of values by field; nothing is explained here, and what differs is unexplained.
+        fields: counts of values by field; a difference is always unexplained here.
         events: counts of events by type.
         mismatches: one sentence for each thing that differs, with the episode's name.
     """
@@ -55,7 +55,7 @@ def _counted(count: Count) -> dict[str, int]:
 
 
 def follow_files(paths: Sequence[Path], report: Callable[[str], Any] = lambda line: None) -> FreeRunning:
-    """Follow every recorded episode to its end; `report` is told a line about each."""
+    """Follow every recorded episode to its end; `report` is called with one line about each."""
     result = FreeRunning()
     for path in paths:
         known = len(result.mismatches)

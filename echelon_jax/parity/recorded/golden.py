@@ -39,7 +39,7 @@ class Episode:
 
     Attributes:
         name: file name without its suffix.
-        config: the configuration it was played with, original rules.
+        config: the configuration of the episode, with the original's rules.
         data: the file's arrays by name.
         meta: world, ids, outcome and statistics as recorded.
         events: per decision step the list of events; events[t] led from row t to row t + 1.
@@ -229,7 +229,7 @@ def _projectiles(episode: Episode, ts: Sequence[int]) -> Projectiles:
 
 
 def _smoke(episode: Episode, ts: Sequence[int]) -> Smoke:
-    """Clouds in slots. Owners are not recorded, so they are dealt out evenly: every mech keeps room for a new one."""
+    """Clouds in slots. Their owners are not recorded, so they are spread evenly, and every mech keeps room for a new one."""
     n, per_mech = episode.config.num_mechs, slots(episode.config).clouds
     deal = np.arange(n * per_mech).reshape(n, per_mech).T.reshape(-1)
     position = np.zeros((len(ts), n * per_mech, 3), np.float32)
@@ -376,10 +376,10 @@ def actions_at(episode: Episode, ts: Sequence[int]) -> jnp.ndarray:
 
 
 def noise_for(episode: Episode, ts: Sequence[int]) -> Noise:
-    """The recorded draws of the decision steps from rows `ts`, in the places where this library looks for them.
+    """The recorded draws of the decision steps from rows `ts`, at the indices where this library reads them.
 
-    A missile in flight at row t keeps its slot, so its rolls have one place; a missile launched within the step takes
-    a slot that is free by then, so its rolls go to every slot of its launcher that has no other roll of that tick.
+    A missile in flight at row t keeps its slot, so its rolls have one index. A missile launched within the step takes a
+    slot that is free by then, so its rolls go to every slot of its launcher that has no other roll of that tick.
     """
     config, table = episode.config, slots(episode.config)
     s, n = config.substeps, config.num_mechs

@@ -23,14 +23,14 @@ REQUIRED_SHARE = 0.9995  # of the other rays
 
 @dataclasses.dataclass
 class QueryCount:
-    """Queries of one kind and how many were answered as recorded."""
+    """Number of queries of one kind, and of those that were answered as recorded."""
 
     rows: int = 0
     exact: int = 0
 
     @property
     def share(self) -> float:
-        """Share answered as recorded; 1 where nothing was asked."""
+        """Share of queries answered as recorded; 1 without queries."""
         return self.exact / self.rows if self.rows else 1.0
 
     def add(self, agrees: np.ndarray) -> None:
@@ -45,7 +45,7 @@ class QueryCount:
 
 
 def check_rays(path: Path) -> dict[str, QueryCount]:
-    """Every ray and box of a recorded file; of rays, with and without the end voxel, the verdict and the struck voxel.
+    """Check every ray and box of a recorded file. A ray gives a result and the struck voxel, with and without the end voxel.
 
     Returns:
         counts for "boxes", "rays" (random end points), "lattice_rays" (nothing but ties: float32 decides some otherwise) and
@@ -94,7 +94,7 @@ def _box_answers(config: EnvConfig, data: dict[str, np.ndarray]) -> np.ndarray:
 
 
 def check_worlds(path: Path) -> QueryCount:
-    """Every generated world of a recorded file: materials, spawn points, yaws and zone, bit for bit."""
+    """Check every generated world of a recorded file: materials, spawn points, yaws and zone, bit for bit."""
     count = QueryCount()
     with np.load(path) as file:
         meta = json.loads(file["meta"].tobytes())

@@ -1,9 +1,9 @@
 """Teacher-forced parity: load a recorded row, step once with the recorded actions and draws, compare with the next row.
 
 Many rows of one configuration are the arenas of one batch of a fixed width, so each configuration compiles once. A row
-that disagrees anywhere is run again with its loaded floats nudged by up to 1e-5, in 64 fixed ways: a comparison that
-float32 decides otherwise than float64 flips back in one of them. Where none reproduces the recorded row in every field,
-the numpy reference (float64, bit for bit the original) must.
+that disagrees anywhere is run again with its loaded floats nudged by up to 1e-5, in 64 fixed ways. If float32 decided a
+comparison otherwise than float64, one of the nudges turns it back. If none reproduces the recorded row in every field, the
+numpy reference must (it computes in float64, bit for bit like the original).
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ Stepper = Callable[[EnvState, jax.Array, Noise], tuple[EnvState, Step]]
 
 @dataclasses.dataclass(frozen=True)
 class Difference:
-    """One row that did not agree: where, in which fields, and what explains it."""
+    """One row that did not agree: its episode and number, the fields, and the explanation."""
 
     episode: str
     row: int  # the step led from this row to the next
@@ -89,7 +89,7 @@ class FieldCount:
 
 @dataclasses.dataclass
 class Result:
-    """What a teacher-forced run found.
+    """The result of a teacher-forced run.
 
     Attributes:
         steps: decision steps compared.
@@ -118,7 +118,7 @@ def stepper(config: EnvConfig) -> Stepper:
     env = Echelon(config)
     # A step never reads the bank of worlds.
     params = EnvParams(rules=sim_rules(config), rewards=original_rewards(), bank=None)  # type: ignore[arg-type]
-    return jax.jit(lambda state, actions, noise: env.step_batch_with_noise(params, state, actions, noise))
+    return jax.jit(lambda state, actions, noise: env.step_batch_with_noise(noise, state, actions, params))
 
 
 def _padded(ts: Sequence[int], width: int) -> list[int]:
@@ -254,7 +254,7 @@ def check_files(paths: Sequence[Path], width: int = WIDTH, report: Callable[[str
     Args:
         paths: recorded episodes.
         width: arenas of the compiled step.
-        report: told a line about each file as it is done.
+        report: is called with one line about each file.
     """
     result = Result()
     by_config: dict[EnvConfig, list[Path]] = {}

@@ -14,6 +14,8 @@ import numpy as np
 
 from echelon_jax.config import EnvConfig
 from echelon_jax.reference.modern.maps import (
+    LOCAL_SIDE,
+    MAP_SIDE,
     Surroundings,
     bin_of,
     local_planes,
@@ -156,7 +158,7 @@ def observe_modern(
         for index in views[viewer.index].seen:
             memory.refresh(viewer, mechs[index])
     shared, around = team_planes(battle.world, scene.zone, mechs), Surroundings(battle.world)
-    rows = np.zeros((len(mechs), config.observation_size), np.float32)
+    rows = np.zeros((len(mechs), observation_size(config)), np.float32)
     slots = [[-1] * SLOTS for _ in mechs]
     bad = []
     for viewer in mechs:
@@ -504,6 +506,11 @@ _SLOT = (
 )  # fmt: skip
 _SHOT = [_FLAG] + [_SIGNED] * 3 + [_FLAG] + [_SIGNED] * 3 + [_FLAG] * 6
 _CLOUD = [_FLAG] + [_SIGNED] * 3 + [_FLAG] * 2
+
+
+def observation_size(config: EnvConfig) -> int:
+    """Return the entries of an observation: the vector, six local planes, two planes of its own and four that a team shares."""
+    return len(vector_bounds(config)[0]) + 6 * LOCAL_SIDE**2 + 6 * MAP_SIDE**2
 
 
 def vector_bounds(config: EnvConfig) -> tuple[np.ndarray, np.ndarray]:

@@ -6,8 +6,8 @@ import jax
 import numpy as np
 import pytest
 
-from echelon_jax.agents.in_reference import AgentInReference
 from echelon_jax.agents.registry import make_agent
+from echelon_jax.parity.agent_in_reference import AgentInReference
 from echelon_jax.parity.recorded.golden import env_states, load_episode
 from echelon_jax.reference.golden import ReferenceEpisode
 from echelon_jax.sim.rules import sim_rules

@@ -1,0 +1,212 @@
+"""The interface between the game and whoever plays it, in three parts: observation, actions, reward.
+
+`original/` and `modern/` each hold one implementation of every part. A third one is a folder with the same three classes; a
+configuration names it by its import path (`observation="my_package.my_module:MY_OBSERVATION"`).
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple, Protocol, runtime_checkable
+
+from jaxtyping import Array, Bool, Float32, Int32
+
+from echelon_jax.config import EnvConfig
+from echelon_jax.env.actions import Decision
+from echelon_jax.env.layout import Layout
+from echelon_jax.env.observed import Observed
+from echelon_jax.env.rewards import Rewards, Transition
+from echelon_jax.env.state import EnvState, ObservationMemory
+from echelon_jax.sim.rules import SimRules
+
+GAUSSIAN, BERNOULLI, CATEGORICAL = "gaussian", "bernoulli", "categorical"
+
+
+class Condition(NamedTuple):
+    """Something that can be read off an observation.
+
+    Attributes:
+        kind: "any" (an entry is above 0), "none" (no entry is above 0), or "at_most" (the first entry is at most `limit`).
+        entries: places in the observation.
+        limit: of "at_most".
+    """
+
+    kind: str
+    entries: tuple[int, ...]
+    limit: float = 0.0
+
+
+Rule = tuple[tuple[Condition, ...], ...]  # alternatives; one holds where all its conditions do
+ALWAYS: Rule = ((),)
+NEVER: Rule = ()
+
+
+class Reading(NamedTuple):
+    """How a network reads an observation, by names of its layout table.
+
+    Attributes:
+        shared_block: planes of the whole map that all mechs of a side see alike.
+        plane_blocks: other planes.
+        slot_kinds: groups of equal slots, `KIND_0`, `KIND_1` and so on.
+        slot_used: entry of a slot that is 1 where the slot holds something.
+        slot_nearness: entry of a slot that says how near it is; None where there is none.
+        target_slots: the group that targets are chosen from.
+        alive: entry of which one number is above 0 exactly if the mech lives.
+    """
+
+    shared_block: str
+    plane_blocks: tuple[str, ...]
+    slot_kinds: tuple[str, ...]
+    slot_used: str
+    slot_nearness: str | None
+    target_slots: str
+    alive: str
+
+
+class Piece(NamedTuple):
+    """One run of components of an action, and the head that makes it.
+
+    Attributes:
+        kind: "tanh" (squashed numbers), "sign" (a trigger: 1 or -1), "choice" (`on` at the chosen place, `off` elsewhere), or
+            "switch" (a trigger whose value a choice overrides: level i where choice i > 0 is taken).
+        head: name of the head.
+        entry: name of the action's entry.
+        first: of "choice": the first choice that has a component; earlier ones have none.
+        off: of "choice": value of the components that are not chosen.
+        levels: of "switch": the component's value by choice of the head "ewar".
+    """
+
+    kind: str
+    head: str
+    entry: str
+    first: int = 0
+    off: float = 0.0
+    levels: tuple[float, ...] = ()
+
+
+@runtime_checkable
+class ObservationInterface(Protocol):
+    """What mechs see, and how a network reads it. Frozen and hashable."""
+
+    @property
+    def reading(self) -> Reading:
+        """How a network reads the observation."""
+        ...
+
+    def layout(self, config: EnvConfig) -> Layout:
+        """Return the table of every entry of a mech's observation."""
+        ...
+
+    def observe(self, config: EnvConfig, rules: SimRules, state: EnvState, contact_slots: bool) -> Observed:
+        """Return what every mech sees in a state; `contact_slots` asks for the original's contact slots as well."""
+        ...
+
+    def remembers_sightings(self, config: EnvConfig) -> bool:
+        """Return whether the memory holds who has seen whom; a bank of worlds then stores who sees whom at first."""
+        ...
+
+    def first_memory(
+        self,
+        config: EnvConfig,
+        position: Float32[Array, "arenas mechs 3"],
+        known: Bool[Array, "arenas mechs mechs"] | None,
+    ) -> ObservationMemory | None:
+        """Return the memory at the start of an episode, None where the observation keeps nothing."""
+        ...
+
+    def later_memory(
+        self, memory: ObservationMemory, yaw: Float32[Array, "arenas mechs"], new_yaw: Float32[Array, "arenas mechs"]
+    ) -> ObservationMemory:
+        """Return the memory one decision later, in which yaws changed from `yaw` to `new_yaw`."""
+        ...
+
+    def is_class(self, config: EnvConfig, classes: set[int]) -> Condition:
+        """Return the condition that the mech is of one of the classes."""
+        ...
+
+    def weapon_ready(self, config: EnvConfig, weapon: int) -> tuple[Condition, ...]:
+        """Return what must hold for a carried weapon to fire within the decision, as far as the observation tells."""
+        ...
+
+    def target_known(self, config: EnvConfig, slot: int) -> Rule:
+        """Return where a slot holds a living, known hostile."""
+        ...
+
+    def loudness(self, sound: Any) -> Any:
+        """Return the loudness behind the entries of the sound block, on a scale on which quadrants add up."""
+        ...
+
+
+@runtime_checkable
+class ActionInterface(Protocol):
+    """What an action means. Frozen and hashable."""
+
+    @property
+    def points_at_contacts(self) -> bool:
+        """Whether targets are the original's contact slots."""
+        ...
+
+    @property
+    def triggers(self) -> tuple[str, ...]:
+        """Entries that are read by their sign."""
+        ...
+
+    @property
+    def sort_modes(self) -> int:
+        """Orders of contacts to choose from, 0 where there is no such choice."""
+        ...
+
+    def layout(self, config: EnvConfig) -> Layout:
+        """Return the table of every component of a mech's action."""
+        ...
+
+    def target_slots(self, config: EnvConfig) -> int:
+        """Return the slots that a target is chosen from."""
+        ...
+
+    def pieces(self, config: EnvConfig) -> tuple[Piece, ...]:
+        """Return how an action is put together from the choices of the heads, in the order of its components."""
+        ...
+
+    def decide(self, config: EnvConfig, state: EnvState, actions: Float32[Array, "arenas mechs actions"]) -> Decision:
+        """Return what sanitised actions mean to the simulation and to the next observation."""
+        ...
+
+    def from_original(
+        self,
+        config: EnvConfig,
+        actions: Float32[Array, "arenas mechs original"],
+        target: Int32[Array, "arenas mechs"],
+    ) -> Float32[Array, "arenas mechs actions"]:
+        """Return the action that means the same as an original one whose wanted target is a mech (-1: none)."""
+        ...
+
+
+@runtime_checkable
+class RewardInterface(Protocol):
+    """What a decision step pays. Frozen and hashable."""
+
+    @property
+    def pays_at_time_up(self) -> bool:
+        """Whether the result of a game is paid when time runs out as well; then no value is added behind that end."""
+        ...
+
+    @property
+    def weights_type(self) -> type:
+        """The class of its weights."""
+        ...
+
+    def default_weights(self, config: EnvConfig, gamma: float) -> Any:
+        """Return the default weights as a pytree of float32 numbers; `gamma` is PPO's discount."""
+        ...
+
+    def check_weights(self, config: EnvConfig, weights: Any, gamma: float) -> None:
+        """Refuse numbers that break a bound of this reward, before anything is traced.
+
+        Raises:
+            ValueError: naming the bound.
+        """
+        ...
+
+    def rewards(self, config: EnvConfig, weights: Any, made: Transition) -> Rewards:
+        """Return the rewards of one decision step."""
+        ...

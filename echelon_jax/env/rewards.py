@@ -1,0 +1,45 @@
+"""What both rewards share: what they are computed from, and their result."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from jaxtyping import Array, Bool, Float32, Int32
+
+from echelon_jax.config import EnvConfig
+from echelon_jax.env.episode import Outcome, Zone
+from echelon_jax.sim.state import Tally
+
+
+class Transition(NamedTuple):
+    """One decision step as a reward sees it.
+
+    Attributes:
+        tally: what every mech did and suffered during the step.
+        zone: presence and score ticks after the step.
+        outcome: whether and how the game ended with this step.
+        was_alive, alive: which mechs lived before and after it.
+        distance_before, distance_after: voxels from the zone's centre at the step's two ends.
+        radius: of the zone, voxels.
+    """
+
+    tally: Tally
+    zone: Zone
+    outcome: Outcome
+    was_alive: Bool[Array, "arenas mechs"]
+    alive: Bool[Array, "arenas mechs"]
+    distance_before: Float32[Array, "arenas mechs"]
+    distance_after: Float32[Array, "arenas mechs"]
+    radius: Float32[Array, " arenas"]
+
+
+class Rewards(NamedTuple):
+    """Reward per mech and its components in the order of REWARD_COMPONENTS."""
+
+    total: Float32[Array, "arenas mechs"]
+    components: Float32[Array, "arenas mechs components"]
+
+
+def enemy_kills(config: EnvConfig, tally: Tally) -> Int32[Array, "arenas mechs"]:
+    """Kills of enemies alone: `kills` counts those of the own side too unless own_team_counts_against is on."""
+    return tally.kills if config.own_team_counts_against else tally.kills - tally.friendly_kills
