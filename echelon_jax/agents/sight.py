@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import jax
-import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float32, Int32, UInt32
 
 from echelon_jax.config import EnvConfig
-from echelon_jax.sim.queues import compact
-from echelon_jax.sim.rays import sight
+from echelon_jax.sim.rays import queued_sight
+from echelon_jax.sim.widths import LoopWidths, loop_widths
 
 
 def target_sight(
@@ -17,29 +15,17 @@ def target_sight(
     position: Float32[Array, "arenas mechs 3"],
     target: Int32[Array, "arenas mechs"],
     needed: Bool[Array, "arenas mechs"],
+    widths: LoopWidths | None = None,
 ) -> Bool[Array, "arenas mechs"]:
-    """Terrain sight (no smoke) from each mech to its `target` mech where it is `needed`; false for the others.
-
-    The needed rays of the whole batch are packed into one queue and walked some hundred at a time.
-    """
+    """Terrain sight (no smoke) from each mech to its `target` mech where it is `needed`; false for the others."""
     arenas, n = target.shape
-    items = arenas * n
-    chunk = min(items, max(64, arenas))
-    size = -(-items // chunk) * chunk  # a whole number of chunks, so that no slice is cut short
-    queue, count = compact(needed.reshape(-1), size)
+    widths = widths or loop_widths(arenas)
     point, aim = position.reshape(-1, 3), target.reshape(-1)
 
-    def more(carry: tuple[Array, Array]) -> Array:
-        return carry[0] < count
-
-    def walk_chunk(carry: tuple[Array, Array]) -> tuple[Array, Array]:
-        done, clear = carry
-        item = jax.lax.dynamic_slice(queue, (done,), (chunk,))
-        wanted = done + jnp.arange(chunk) < count
-        mech = jnp.minimum(item, items - 1)
+    def ray_of(mech: Int32[Array, " rays"]) -> tuple[Array, Array, Array]:
         arena = mech // n
-        seen = sight(config, opaque, arena, point[mech], point[arena * n + aim[mech]], wanted)
-        return done + chunk, clear.at[item].set(seen, mode="drop")
+        return arena, point[mech], point[arena * n + aim[mech]]
 
-    _, clear = jax.lax.while_loop(more, walk_chunk, (jnp.int32(0), jnp.zeros(items, bool)))
-    return clear.reshape(arenas, n) & needed
+    # Half as many at a time as for pairs of mechs: at most one ray a mech is asked for.
+    clear = queued_sight(config, opaque, needed.reshape(-1), ray_of, widths, max(64, widths.rays // 2))
+    return clear.reshape(arenas, n)

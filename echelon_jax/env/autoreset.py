@@ -13,6 +13,7 @@ from echelon_jax.env.checks import unshared
 from echelon_jax.env.environment import Echelon, Maps, bank_maps, select_arenas, state_maps
 from echelon_jax.env.state import EnvParams, EnvState, Step
 from echelon_jax.sim.queues import compact
+from echelon_jax.sim.widths import loop_widths
 
 RESET_STREAM = 0x5EED  # folded into an arena's key; far from the small numbers that splitting a key uses
 
@@ -30,27 +31,30 @@ def write_rows(
     """
     arenas = arena.shape[0]
     chunk = min(chunk, arenas)
-    size = -(-arenas // chunk) * chunk
-    queue, count = compact(arena, size)
+    queue, count = compact(arena, -(-arenas // chunk) * chunk)
 
     def more(carry: tuple[Array, tuple[Array, ...]]) -> Array:
         return carry[0] < count
 
-    def write(carry: tuple[Array, tuple[Array, ...]]) -> tuple[Array, tuple[Array, ...]]:
+    def write_one(carry: tuple[Array, tuple[Array, ...]]) -> tuple[Array, tuple[Array, ...]]:
         done, arrays = carry
-        item = jax.lax.dynamic_slice(queue, (done,), (chunk,))
-        # A chunk that is not full repeats its last arena, which writes the same row again.
-        item = jnp.where(done + jnp.arange(chunk) < count, item, queue[count - 1])
-        for i in range(chunk):
-            arrays = tuple(
-                jax.lax.dynamic_update_slice_in_dim(
-                    target, jax.lax.dynamic_slice_in_dim(rows, row[item[i]], 1, 0), item[i], 0
-                )
-                for target, rows in zip(arrays, source, strict=True)
-            )
+        item = queue[done]
+        arrays = tuple(
+            jax.lax.dynamic_update_slice_in_dim(target, jax.lax.dynamic_slice_in_dim(rows, row[item], 1, 0), item, 0)
+            for target, rows in zip(arrays, source, strict=True)
+        )
+        return done + 1, arrays
+
+    def write_chunk(carry: tuple[Array, tuple[Array, ...]]) -> tuple[Array, tuple[Array, ...]]:
+        done, arrays = carry
+        item = jax.lax.dynamic_slice(queue, (done,), (chunk,))  # one past the last arena where nothing is left: dropped
+        fresh = row[jnp.minimum(item, arenas - 1)]
+        arrays = tuple(
+            target.at[item].set(rows[fresh], mode="drop") for target, rows in zip(arrays, source, strict=True)
+        )
         return done + chunk, arrays
 
-    return jax.lax.while_loop(more, write, (jnp.int32(0), into))[1]
+    return jax.lax.while_loop(more, write_one if chunk == 1 else write_chunk, (jnp.int32(0), into))[1]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -62,12 +66,10 @@ class AutoReset:
     that a truncated episode can bootstrap from the state it ended in.
 
     Attributes:
-        env: the environment.
-        chunk: arenas whose maps are copied per turn of the reset loop; a few on a GPU, 1 on a CPU.
+        env: the environment, whose `widths` say how many arenas are reset at a time.
     """
 
     env: Echelon
-    chunk: int = 1
 
     @property
     def config(self) -> EnvConfig:
@@ -96,7 +98,7 @@ class AutoReset:
             (*bank_maps(params.bank), params.bank.observation),
             over,
             worlds,
-            self.chunk,
+            (self.env.widths or loop_widths(over.shape[0])).resets,
         )
         maps = Maps(*written)
         fresh = self.env.fresh_state(params, worlds, maps)

@@ -37,9 +37,10 @@ from echelon_jax.env.state import (
 from echelon_jax.env.statistics import step_statistics
 from echelon_jax.sim.ewar import shutdown
 from echelon_jax.sim.noise import Noise, sample_noise
-from echelon_jax.sim.rules import SimRules, sim_rules
+from echelon_jax.sim.rules import SimRules, check_rules, sim_rules
 from echelon_jax.sim.state import Grid
 from echelon_jax.sim.step import initial_state, simulate
+from echelon_jax.sim.widths import LoopWidths
 from echelon_jax.worldgen.bank import WorldArrays
 
 BANK_CHUNK = 64  # worlds observed at once while a bank is made
@@ -109,9 +110,9 @@ def fresh_state(
     )
 
 
-def observe(config: EnvConfig, rules: SimRules, state: EnvState) -> Observed:
+def observe(config: EnvConfig, rules: SimRules, state: EnvState, widths: LoopWidths | None = None) -> Observed:
     """What every mech sees in a state, by the configured observation, and the memory that it keeps."""
-    return observation_of(config).observe(config, rules, state, actions_of(config).points_at_contacts)
+    return observation_of(config).observe(config, rules, state, actions_of(config).points_at_contacts, widths)
 
 
 def select_arenas(mask: Bool[Array, " arenas"], old: Tree, new: Tree) -> Tree:
@@ -151,6 +152,7 @@ class Echelon:
 
     Attributes:
         config: sizes, clock and switches.
+        widths: of the loops of a step, which change its speed and not its result; without them those of the backend.
 
     Example:
         >>> env = Echelon(EnvConfig.original(size_x=40, size_y=40))
@@ -160,6 +162,7 @@ class Echelon:
     """
 
     config: EnvConfig
+    widths: LoopWidths | None = None
 
     # Layouts and bounds.
 
@@ -198,9 +201,12 @@ class Echelon:
         """What a step reads besides the state: the bank, and rules and reward weights (the defaults without them).
 
         Raises:
-            ValueError: if the bank was made for other sizes or teams, or the weights are not of the configured reward.
+            ValueError: if the bank was made for other sizes or teams, the weights are not of the configured reward, or a
+                number of the rules is beyond what a step can do.
         """
         c = self.config
+        if rules is not None:
+            check_rules(rules)
         weights = self._weights(self.default_rewards() if rewards is None else rewards)
         expected = {
             "material": c.size_x * c.size_y * c.size_z,
@@ -325,7 +331,7 @@ class Echelon:
             mechs=decision.mechs.replace(alive=was_alive & ~over[:, None]),
             projectiles=state.sim.projectiles.replace(alive=state.sim.projectiles.alive & ~over[:, None]),
         )
-        after = simulate(config, rules, before, decision.commands, noise)
+        after = simulate(config, rules, before, decision.commands, noise, self.widths)
         small = select_arenas(over, state.sim.replace(grid=None), after.replace(grid=None))
         sim = small.replace(grid=after.grid)
         mechs = sim.mechs
@@ -373,7 +379,7 @@ class Echelon:
         result = kept.replace(sim=sim, arena_map=state.arena_map)
 
         # Observations and statistics.
-        seen = observe(config, rules, result)
+        seen = observe(config, rules, result, self.widths)
         counted = step_statistics(sim.tally, state, fallen, legged, hot, bad_actions, seen.bad)
         result = result.replace(
             contact_slots=seen.contact_slots,

@@ -17,6 +17,7 @@ from echelon_jax.env.observed import Observed
 from echelon_jax.env.rewards import Rewards, Transition
 from echelon_jax.env.state import EnvState, ObservationMemory
 from echelon_jax.sim.rules import SimRules
+from echelon_jax.sim.widths import LoopWidths
 
 GAUSSIAN, BERNOULLI, CATEGORICAL = "gaussian", "bernoulli", "categorical"
 
@@ -96,8 +97,13 @@ class ObservationInterface(Protocol):
         """Return the table of every entry of a mech's observation."""
         ...
 
-    def observe(self, config: EnvConfig, rules: SimRules, state: EnvState, contact_slots: bool) -> Observed:
-        """Return what every mech sees in a state; `contact_slots` asks for the original's contact slots as well."""
+    def observe(
+        self, config: EnvConfig, rules: SimRules, state: EnvState, contact_slots: bool, widths: LoopWidths | None
+    ) -> Observed:
+        """Return what every mech sees in a state.
+
+        `contact_slots` asks for the original's contact slots as well; `widths` of the loops change no result.
+        """
         ...
 
     def remembers_sightings(self, config: EnvConfig) -> bool:

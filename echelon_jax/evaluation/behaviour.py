@@ -33,7 +33,7 @@ from echelon_jax.rules.weapons import (
 from echelon_jax.sim.ewar import shutdown
 from echelon_jax.sim.rules import SimRules
 from echelon_jax.sim.state import Mechs
-from echelon_jax.sim.turns import pulled
+from echelon_jax.sim.turns import triggers_pressed
 
 RANGE_EDGES = (4.0, 8.0, 12.0, 20.0, 35.0)  # voxels between the bins of distances
 PLACES = 24  # cells along an edge of the position map
@@ -221,7 +221,7 @@ def count_behaviour(
     chosen = actions_of(config)
     clean, _ = sanitise(config, chosen.layout(config), actions)
     commands = chosen.decide(config, before, clean).commands
-    pulls = jnp.stack([pulled(config, commands)[w] for w in range(len(WEAPON_NAMES))], -1)
+    pulls = jnp.stack([triggers_pressed(config, commands)[w] for w in range(len(WEAPON_NAMES))], -1)
     able = (alive & ~off)[..., None] & _ready(config, was) & jnp.asarray(_carried(config))
 
     share = was.heat / rules.heat_cap

@@ -7,6 +7,7 @@ from jaxtyping import Array, Bool, Float32, Int32
 
 from echelon_jax.sim.geometry import team_masks
 from echelon_jax.sim.ordered import ordered_sum
+from echelon_jax.sim.queues import Rows
 from echelon_jax.sim.state import Mechs, Tally
 
 
@@ -37,7 +38,7 @@ def count_splash(
     num_packs: int,
     tally: Tally,
     mechs: Mechs,
-    row: Int32[Array, " blasts"],
+    rows: Rows,
     shooter: Int32[Array, " blasts"],
     damage: Float32[Array, " blasts"],
     hit: Bool[Array, "blasts mechs"],
@@ -47,22 +48,21 @@ def count_splash(
 
     Args:
         mechs: before the explosions.
-        row: arenas, all different; those beyond the last arena are dropped.
+        rows: their arenas.
     """
     if tally.effective_damage is None or tally.friendly_effective_damage is None or tally.kill_assists is None:
         return tally
-    arenas, n = mechs.alive.shape
-    safe = jnp.minimum(row, arenas - 1)
+    n, take = mechs.alive.shape[1], rows.take
     enemies, same_pack = (jnp.asarray(t) for t in team_masks(num_packs))
-    worth = jnp.minimum(damage[:, None], jnp.maximum(mechs.hp[safe], 0.0))
+    worth = jnp.minimum(damage[:, None], jnp.maximum(take(mechs.hp), 0.0))
     on_enemies = ordered_sum(jnp.where(hit & enemies[shooter], worth, 0.0))
     on_friends = ordered_sum(jnp.where(hit & ~enemies[shooter], worth, 0.0))
-    painter = mechs.last_painter[safe]
-    assisted = dies & (mechs.painted[safe] > 0) & (painter >= 0) & (painter != shooter[:, None])
+    painter = take(mechs.last_painter)
+    assisted = dies & (take(mechs.painted) > 0) & (painter >= 0) & (painter != shooter[:, None])
     assisted = assisted & same_pack[shooter[:, None], jnp.maximum(painter, 0)]
     assists = (assisted[:, :, None] & (painter[:, :, None] == jnp.arange(n))).sum(1, dtype=jnp.int32)
     return tally.replace(
-        effective_damage=tally.effective_damage.at[row, shooter].add(on_enemies, mode="drop"),
-        friendly_effective_damage=tally.friendly_effective_damage.at[row, shooter].add(on_friends, mode="drop"),
-        kill_assists=tally.kill_assists.at[row].add(assists, mode="drop"),
+        effective_damage=rows.add(tally.effective_damage, shooter, on_enemies),
+        friendly_effective_damage=rows.add(tally.friendly_effective_damage, shooter, on_friends),
+        kill_assists=rows.put(tally.kill_assists, take(tally.kill_assists) + assists),
     )

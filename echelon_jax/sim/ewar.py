@@ -34,6 +34,16 @@ def distances(position: Float32[Array, "arenas mechs 3"]) -> Float32[Array, "are
     return jnp.sqrt(dx * dx + dy * dy + dz * dz)
 
 
+def strength(distance: Float32[Array, "*#batch mechs"]) -> Float32[Array, "*#batch mechs"]:
+    """How strongly a source jams or supports at a distance: 1 - D/50, 0 from 50 voxels on (docs/spec/rules.md 5.12)."""
+    return jnp.maximum(1.0 - distance / k.EWAR_RADIUS, 0.0)
+
+
+def quality(jam: Float32[Array, "*batch"], eccm: Float32[Array, "*batch"]) -> Float32[Array, "*batch"]:
+    """q = clip(1 - 0.85 jam + 0.65 eccm, 0.25, 1.5) (docs/spec/rules.md 5.12)."""
+    return jnp.clip(1.0 - k.ECM_WEIGHT * jam + k.ECCM_WEIGHT * eccm, k.SENSOR_QUALITY_MIN, k.SENSOR_QUALITY_MAX)
+
+
 def sensor_quality(
     config: EnvConfig,
     rules: SimRules,
@@ -50,10 +60,7 @@ def sensor_quality(
     friend = jnp.asarray((team[:, None] == team[None, :]) & ~np.eye(len(team), dtype=bool))
     distance = distances(mechs.position) if distance is None else distance
     working = mechs.alive & ~shutdown(rules, mechs)
-    strength = jnp.where(
-        working[:, :, None], jnp.maximum(1.0 - distance / k.EWAR_RADIUS, 0.0), 0.0
-    )  # [arenas, viewer, source]
-    jam = jnp.where((working & mechs.ecm_on)[:, None, :] & enemy, strength, 0.0).max(-1)
-    eccm = jnp.where((working & mechs.eccm_on)[:, None, :] & friend, strength, 0.0).max(-1)
-    q = jnp.clip(1.0 - k.ECM_WEIGHT * jam + k.ECCM_WEIGHT * eccm, k.SENSOR_QUALITY_MIN, k.SENSOR_QUALITY_MAX)
-    return SensorQuality(jnp.where(working, q, k.SENSOR_QUALITY_MIN), jam, eccm)
+    felt = jnp.where(working[:, :, None], strength(distance), 0.0)  # [arenas, viewer, source]
+    jam = jnp.where((working & mechs.ecm_on)[:, None, :] & enemy, felt, 0.0).max(-1)
+    eccm = jnp.where((working & mechs.eccm_on)[:, None, :] & friend, felt, 0.0).max(-1)
+    return SensorQuality(jnp.where(working, quality(jam, eccm), k.SENSOR_QUALITY_MIN), jam, eccm)

@@ -8,7 +8,6 @@ that arena are tested again.
 
 from __future__ import annotations
 
-import flax.struct
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -18,84 +17,27 @@ from echelon_jax.config import EnvConfig
 from echelon_jax.rules import constants as k
 from echelon_jax.rules.weapons import AUTOCANNON, FLAMER, GAUSS, LASER, MISSILE, PAINTER, SMOKE
 from echelon_jax.sim.effects import count_hit
-from echelon_jax.sim.geometry import direction_if_far, grid_rank, is_leg_hit, rear_multiplier, team_masks
+from echelon_jax.sim.ewar import quality, shutdown, strength
+from echelon_jax.sim.geometry import direction_if_far, is_leg_hit, rear_multiplier, team_masks
 from echelon_jax.sim.launch import Launch, launch
-from echelon_jax.sim.queues import compact
+from echelon_jax.sim.queues import at
 from echelon_jax.sim.rays import pair_sight
 from echelon_jax.sim.rules import SimRules
-from echelon_jax.sim.state import Commands, Grid, Mechs, SimState, Tally
-from echelon_jax.sim.turns import NO_WEAPON, drawn_rows, pulled, turns
-from echelon_jax.sim.wrecks import WRECKS_PER_ROUND, next_wrecks, place_wrecks
+from echelon_jax.sim.state import Commands, Mechs, SimState, Tally
+from echelon_jax.sim.turns import NO_WEAPON, drawn_rows, triggers_pressed, turns
+from echelon_jax.sim.views import (
+    Geometry,
+    bury_and_look_again,
+    bury_target,
+    geometry_of,
+    smoke_free,
+    views_of,
+    wanted_views,
+)
+from echelon_jax.sim.widths import LoopWidths
 
-
-class _Geometry(flax.struct.PyTreeNode):
-    """Pairwise facts that hold for the whole phase, shooter first."""
-
-    distance: Float32[Array, "arenas mechs mechs"]
-    bearing: Float32[Array, "arenas mechs mechs"]  # cosine of the yaw error (docs/spec/rules.md 5.4)
-    rank: Int32[Array, "arenas mechs"]  # place in grid order
-
-
-def _geometry(mechs: Mechs) -> _Geometry:
-    p = mechs.position
-    dx, dy, dz = (p[:, None, :, axis] - p[:, :, None, axis] for axis in range(3))
-    flat2 = dx * dx + dy * dy
-    flat = jnp.sqrt(flat2)
-    along = jnp.cos(mechs.yaw)[:, :, None] * dx + jnp.sin(mechs.yaw)[:, :, None] * dy
-    bearing = jnp.where(flat <= 1e-6, 1.0, along / jnp.maximum(flat, 1e-6))
-    return _Geometry(jnp.sqrt(flat2 + dz * dz), bearing, grid_rank(p, mechs.stamp))
-
-
-def _wanted_views(
-    config: EnvConfig, rules: SimRules, mechs: Mechs, fires: dict[int, Array], geometry: _Geometry
-) -> Bool[Array, "arenas mechs mechs"]:
-    """Pairs whose line of sight this phase may ask for: trigger pulled, weapon ready, target in range and arc."""
-    enemies, _ = team_masks(config.num_packs)
-    ready = {
-        LASER: mechs.laser_cooldown,
-        FLAMER: mechs.kinetic_cooldown,
-        PAINTER: mechs.painter_cooldown,
-        MISSILE: mechs.tube_cooldown,
-    }
-    wanted = jnp.zeros(geometry.distance.shape, bool)
-    for weapon, cooldown in ready.items():
-        reach = k.ONBOARD_LOCK_RANGE if weapon == MISSILE else rules.range[weapon]
-        shooter = fires[weapon] & (cooldown <= 0)
-        wanted = wanted | (
-            shooter[:, :, None] & (geometry.distance <= reach) & (geometry.bearing >= rules.arc_cosine[weapon])
-        )
-    able = mechs.alive & (mechs.heat <= rules.heat_cap)
-    return wanted & able[:, :, None] & mechs.alive[:, None, :] & jnp.asarray(enemies)
-
-
-def _bury_and_look_again(
-    config: EnvConfig,
-    rules: SimRules,
-    grid: Grid,
-    mechs: Mechs,
-    view: Bool[Array, "arenas mechs mechs"],
-    dead: Bool[Array, "arenas mechs"],
-    draws: Float32[Array, "arenas mechs"] | None,
-) -> tuple[Grid, Bool[Array, "arenas mechs mechs"]]:
-    """Place the wrecks of the dead and re-test the clear views of their arenas; nothing is done where nobody died."""
-    arenas = dead.shape[0]
-    chunk = min(arenas, WRECKS_PER_ROUND)
-
-    def more(carry: tuple[Grid, Array, Array]) -> Bool[Array, ""]:
-        return carry[2].any()
-
-    def one_round(carry: tuple[Grid, Array, Array]) -> tuple[Grid, Array, Array]:
-        grid, view, left = carry
-        queue, _ = compact(left.any(-1), chunk)
-        mech, wanted, others = next_wrecks(left, mechs.alive, queue)
-        grid = place_wrecks(config, rules, grid, mechs, others, queue, mech, wanted, draws)
-        safe = jnp.minimum(queue, arenas - 1)
-        again = view[safe] & wanted[:, None, None]
-        clear = pair_sight(config, grid.opaque, mechs.position[safe], again, arena=safe, chunk=64)
-        return grid, view.at[queue].set(clear, mode="drop"), left.at[queue, mech].set(False, mode="drop")
-
-    grid, view, _ = jax.lax.while_loop(more, one_round, (grid, view, dead))
-    return grid, view
+# Where two mechs stand in the packed number of a turn, above five flags.
+_TARGET_SHIFT, _AIM_SHIFT, _MECH = 8, 16, 0xFF
 
 
 def _nearest(
@@ -113,10 +55,17 @@ def _nearest(
     is_focus = jnp.arange(n) == focus[:, None]
     if config.honour_focus:
         distance = jnp.where(is_focus, -1.0, distance)
-    closest = jnp.min(jnp.where(candidate, distance, jnp.inf), -1)
-    tied = candidate & (distance == closest[:, None])
     turn = jnp.where(is_focus, -1, rank)
-    return candidate.any(-1), jnp.argmin(jnp.where(tied, turn, n), -1).astype(jnp.int32)
+    keys = jnp.where(candidate, distance, jnp.inf), jnp.where(candidate, turn, n)
+    number = jnp.broadcast_to(jnp.arange(n, dtype=jnp.int32), candidate.shape)
+
+    def nearer(one: tuple[Array, Array, Array], other: tuple[Array, Array, Array]) -> tuple[Array, Array, Array]:
+        take = (other[0] < one[0]) | ((other[0] == one[0]) & (other[1] < one[1]))
+        return tuple(jnp.where(take, b, a) for a, b in zip(one, other, strict=True))  # type: ignore[return-value]
+
+    start = jnp.float32(jnp.inf), jnp.int32(n), jnp.int32(0)
+    closest, _, nearest = jax.lax.reduce((*keys, number), start, nearer, (1,))
+    return closest < jnp.inf, nearest
 
 
 def _sensor_quality(
@@ -127,14 +76,10 @@ def _sensor_quality(
     distance: Array,
 ) -> Float32[Array, " arenas"]:
     """Sensor quality of one viewer (docs/spec/rules.md 5.12) from the sources that are alive and powered right now."""
-    strength = jnp.where(
-        mechs.alive & (mechs.heat <= rules.heat_cap) & (distance <= k.EWAR_RADIUS),
-        jnp.maximum(0.0, 1.0 - distance / k.EWAR_RADIUS),
-        0.0,
-    )
-    jam = jnp.max(jnp.where(enemy & mechs.ecm_on, strength, 0.0), -1)
-    eccm = jnp.max(jnp.where(~enemy & ~me & mechs.eccm_on, strength, 0.0), -1)
-    return jnp.clip(1.0 - k.ECM_WEIGHT * jam + k.ECCM_WEIGHT * eccm, k.SENSOR_QUALITY_MIN, k.SENSOR_QUALITY_MAX)
+    felt = jnp.where(mechs.alive & ~shutdown(rules, mechs), strength(distance), 0.0)
+    jam = jnp.max(jnp.where(enemy & mechs.ecm_on, felt, 0.0), -1)
+    eccm = jnp.max(jnp.where(~enemy & ~me & mechs.eccm_on, felt, 0.0), -1)
+    return quality(jam, eccm)
 
 
 def fire(
@@ -143,6 +88,7 @@ def fire(
     state: SimState,
     commands: Commands,
     heights: Float32[Array, "arenas mechs 2"],
+    widths: LoopWidths,
     order: Int32[Array, "arenas mechs"] | None = None,
     wreck: Float32[Array, "arenas mechs"] | None = None,
 ) -> SimState:
@@ -150,12 +96,12 @@ def fire(
 
     Args:
         heights: hit-height draws of laser and flamer by shooter.
-        order, wreck: the order of firing and the wreck rolls under fair_order.
+        order: of firing, under fair_order.
+        wreck: the wreck rolls where they are known beforehand.
     """
-    geometry = _geometry(state.mechs)
-    fires = pulled(config, commands)
-    wanted = _wanted_views(config, rules, state.mechs, fires, geometry)
-    view = pair_sight(config, state.grid.opaque, state.mechs.position, wanted, state.smoke)
+    geometry = geometry_of(state.mechs)
+    fires = triggers_pressed(config, commands)
+    wanted = wanted_views(config, rules, state.mechs, fires, geometry)
 
     table = turns(config.num_packs)
     hitscan_trigger = jnp.where(
@@ -167,7 +113,7 @@ def fire(
         "mech": jnp.asarray(table.mech),
         "flamer": jnp.asarray(table.hitscan == FLAMER),
         "armed": jnp.asarray(table.hitscan != NO_WEAPON),
-        "rest": jnp.asarray(table.rest),
+        "ends_turn": jnp.asarray(table.ends_turn),
         "kinetic": jnp.asarray(np.maximum(table.kinetic, 0)),
         "hitscan_trigger": hitscan_trigger.T,
         "height": height.T,
@@ -185,32 +131,61 @@ def fire(
             for name, column in turn_inputs.items()
         }
 
-    def one_turn(carry: tuple, turn: dict[str, Array]) -> tuple[tuple, Launch]:
+    position = state.mechs.position
+
+    def turn_with_all_views(carry: tuple, turn: dict[str, Array]) -> tuple[tuple, Array]:
+        """All views were looked at beforehand; after a kill those of its arena are looked at again."""
         mechs, tally, grid, view, gate = carry
-        mechs, tally, dead, gate = _hitscan(config, rules, mechs, tally, geometry, view, gate, turn)
-        grid, view = _bury_and_look_again(config, rules, grid, mechs, view, dead, wreck)
-        mechs, tally, launched = _other_weapons(config, rules, mechs, tally, geometry, view, turn)
-        return (mechs, tally, grid, view, gate), launched
+        sees = _column(view, turn["mech"])
+        mechs, tally, target, killed, gate = _hitscan(config, rules, mechs, tally, geometry, sees, gate, turn)
+        dead = killed[:, None] & (jnp.arange(config.num_mechs) == target[:, None])
+        grid, view = bury_and_look_again(config, rules, grid, mechs, view, dead, widths, wreck)
+        sees = _column(view, turn["mech"])
+        mechs, tally, fired = _other_weapons(config, rules, mechs, tally, geometry, sees, turn)
+        return (mechs, tally, grid, view, gate), fired
+
+    def turn_that_looks(carry: tuple, turn: dict[str, Array]) -> tuple[tuple, Array]:
+        """Each turn looks for its mech after the shot, and for the shot of the next turn: wrecks need no second look."""
+        mechs, tally, grid, sees, gate = carry
+        mechs, tally, target, killed, gate = _hitscan(config, rules, mechs, tally, geometry, sees, gate, turn)
+        grid = bury_target(config, rules, grid, mechs, target, killed, wreck)
+        viewers = jnp.stack([turn["mech"], turn["next"]], -1).reshape(-1, 2)
+        sees = views_of(config, grid.opaque, position, wanted, viewers, rules.reach, widths)
+        mechs, tally, fired = _other_weapons(config, rules, mechs, tally, geometry, sees[:, 0], turn)
+        return (mechs, tally, grid, sees[:, 1], gate), fired
 
     gate = jnp.zeros(state.tick.shape, bool)
-    (mechs, tally, grid, _, _), launched = jax.lax.scan(
-        one_turn, (state.mechs, state.tally, state.grid, view, gate), turn_inputs
+    opaque = state.grid.opaque
+    if widths.fixed_rounds:
+        one_turn = turn_that_looks
+        wanted = smoke_free(position, state.smoke, wanted)
+        turn_inputs["next"] = jnp.roll(turn_inputs["mech"], -1, axis=0)
+        first = turn_inputs["mech"][0].reshape(-1, 1)
+        view = views_of(config, opaque, position, wanted, first, rules.reach, widths)[:, 0]
+    else:
+        one_turn = turn_with_all_views
+        view = pair_sight(config, opaque, position, wanted, state.smoke, widths=widths)
+    (mechs, tally, grid, _, _), fired = jax.lax.scan(
+        one_turn,
+        (state.mechs, state.tally, state.grid, view, gate),
+        turn_inputs,
+        unroll=min(len(table.mech), widths.fire_unroll),
     )
     # The rows that end a mech's turn, one per mech in roster order.
     if order is None:
-        ends = np.flatnonzero(table.rest)
-        by_mech = jax.tree.map(lambda leaf: jnp.moveaxis(leaf[ends], 0, 1), launched)
+        ends = np.flatnonzero(table.ends_turn)
+        by_mech = fired[ends].T
     else:
         arena = jnp.arange(order.shape[0], dtype=jnp.int32)[:, None]
-        by_mech = jax.tree.map(lambda leaf: leaf[last, arena], launched)
-    return launch(config, rules, state.replace(mechs=mechs, tally=tally, grid=grid), by_mech, place)
+        by_mech = fired[last, arena]
+    return launch(config, rules, state.replace(mechs=mechs, tally=tally, grid=grid), _launched(mechs, by_mech), place)
 
 
 def _column(array: Array, mech: Int32[Array, ""] | Int32[Array, " arenas"]) -> Array:
     """The values of one mech: the same mech in every arena, or one of each arena's own."""
     if mech.ndim == 0:
         return jax.lax.dynamic_index_in_dim(array, mech, axis=1, keepdims=False)
-    return array[jnp.arange(array.shape[0], dtype=jnp.int32), mech]
+    return at(array, mech)
 
 
 def _across(value: Array) -> Array:
@@ -223,14 +198,14 @@ def _hitscan(
     rules: SimRules,
     mechs: Mechs,
     tally: Tally,
-    geometry: _Geometry,
-    view: Bool[Array, "arenas mechs mechs"],
+    geometry: Geometry,
+    sees: Bool[Array, "arenas mechs"],
     gate: Bool[Array, " arenas"],
     turn: dict[str, Array],
-) -> tuple[Mechs, Tally, Bool[Array, "arenas mechs"], Bool[Array, " arenas"]]:
+) -> tuple[Mechs, Tally, Int32[Array, " arenas"], Bool[Array, " arenas"], Bool[Array, " arenas"]]:
     """A laser or flamer shot of one mech (docs/spec/rules.md 5.7).
 
-    Returns also the mechs it killed, and whether the shooter was able to fire when its turn began.
+    Returns also its target, whether it killed that, and whether the shooter was able to fire when its turn began.
     """
     n = config.num_mechs
     i, flamer = turn["mech"], turn["flamer"]
@@ -246,18 +221,17 @@ def _hitscan(
         & mechs.alive
         & (distance <= _across(rules.range[weapon]))
         & (bearing >= _across(rules.arc_cosine[weapon]))
-        & _column(view, i)
+        & sees
     )
     found, target = _nearest(config, candidate, distance, geometry.rank, _column(mechs.focus, i))
     shoots = turn["armed"] & turn["hitscan_trigger"] & gate & (cooldown <= 0) & found
 
     on_target = shoots[:, None] & (jnp.arange(n) == target[:, None])
     by_me = shoots[:, None] & me
-    row = jnp.arange(target.shape[0], dtype=jnp.int32)
-    centre, own = mechs.position[row, target], _column(mechs.position, i)
-    damage = rules.damage[weapon] * rear_multiplier(mechs.yaw[row, target], centre[:, :2], own[:, :2])
-    painter = mechs.last_painter[row, target]
-    bonus = (mechs.painted[row, target] > 0) & (painter >= 0) & same_pack[i, jnp.maximum(painter, 0)]
+    centre, own = at(mechs.position, target), _column(mechs.position, i)
+    damage = rules.damage[weapon] * rear_multiplier(at(mechs.yaw, target), centre[:, :2], own[:, :2])
+    painter = at(mechs.last_painter, target)
+    bonus = (at(mechs.painted, target) > 0) & (painter >= 0) & same_pack[i, jnp.maximum(painter, 0)]
     damage = damage + jnp.where(bonus, k.PAINT_BONUS * damage, 0.0)
     half_z = rules.half[target, 2]
     hit_z = centre[:, 2] + 0.5 * (-half_z + 2.0 * half_z * turn["height"])
@@ -265,9 +239,10 @@ def _hitscan(
     leg_damage = jnp.where(leg, damage, 0.0)
     damage = jnp.where(leg, k.LEG_HIT_BODY_MULTIPLIER * damage, damage)
 
-    had = mechs.hp[row, target]
+    had = at(mechs.hp, target)
     hp = mechs.hp - jnp.where(on_target, damage[:, None], 0.0)
-    dead = on_target & mechs.alive & (hp <= 0)
+    killed = shoots & (had - damage <= 0)  # a target is alive
+    dead = on_target & killed[:, None]
     transfer = jnp.where(flamer, k.FLAMER_HEAT_TRANSFER, k.LASER_HEAT_TRANSFER)
     heat = mechs.heat + jnp.where(by_me, _across(rules.weapon_heat[weapon]), 0.0)
     heat = heat + jnp.where(on_target, _across(transfer), 0.0)
@@ -285,7 +260,7 @@ def _hitscan(
     tally = tally.replace(
         took_damage=tally.took_damage + jnp.where(on_target, damage[:, None], 0.0),
         dealt_damage=tally.dealt_damage + jnp.where(by_me, damage[:, None], 0.0),
-        kills=tally.kills + (by_me & dead.any(-1)[:, None]),
+        kills=tally.kills + (by_me & killed[:, None]),
         died=tally.died | dead,
         was_hit=tally.was_hit | on_target,
         damage_direction=jnp.where(turned[..., None], direction[:, None], tally.damage_direction),
@@ -293,8 +268,8 @@ def _hitscan(
         assists=tally.assists + assist,
         laser_hits=tally.laser_hits + by_me,
     )
-    tally = count_hit(tally, by_me, assist, damage, had, dead.any(-1))
-    return mechs, tally, dead, gate
+    tally = count_hit(tally, by_me, assist, damage, had, killed)
+    return mechs, tally, target, killed, gate
 
 
 def _other_weapons(
@@ -302,36 +277,36 @@ def _other_weapons(
     rules: SimRules,
     mechs: Mechs,
     tally: Tally,
-    geometry: _Geometry,
-    view: Bool[Array, "arenas mechs mechs"],
+    geometry: Geometry,
+    sees: Bool[Array, "arenas mechs"],
     turn: dict[str, Array],
-) -> tuple[Mechs, Tally, Launch]:
+) -> tuple[Mechs, Tally, Int32[Array, " arenas"]]:
     """Missile, kinetic weapon, painter and smoke of one mech, in this order; each re-tests shutdown.
+
+    Returns also what it fired, packed.
 
     Source: docs/spec/rules.md 5.8 to 5.11, 9.3.
     """
     n = config.num_mechs
-    i, rest, kinetic = turn["mech"], turn["rest"], turn["kinetic"]
+    i, ends_turn, kinetic = turn["mech"], turn["ends_turn"], turn["kinetic"]
     enemies, same_pack = (jnp.asarray(t)[i].reshape(-1, n) for t in team_masks(config.num_packs))
     me = jnp.arange(n) == _across(i)
-    row = jnp.arange(mechs.alive.shape[0], dtype=jnp.int32)
-    distance, bearing, sees = _column(geometry.distance, i), _column(geometry.bearing, i), _column(view, i)
-    own, yaw, focus = _column(mechs.position, i), _column(mechs.yaw, i), _column(mechs.focus, i)
-    facing = jnp.stack([jnp.cos(yaw), jnp.sin(yaw), jnp.zeros_like(yaw)], -1)
+    distance, bearing = _column(geometry.distance, i), _column(geometry.bearing, i)
+    focus = _column(mechs.focus, i)
     target_alive = enemies & mechs.alive
     is_focus = jnp.arange(n) == focus[:, None]
-    heat, cap, alive = _column(mechs.heat, i), rules.heat_cap[i], _column(mechs.alive, i) & rest
+    heat, cap, alive = _column(mechs.heat, i), rules.heat_cap[i], _column(mechs.alive, i) & ends_turn
     tube = _column(mechs.tube_cooldown, i)
     painted, last_painter = mechs.painted, mechs.last_painter
 
     # Missile (5.8): a paint lock of the own pack, or an onboard lock by sight.
-    quality = _sensor_quality(rules, mechs, enemies, me, distance)
+    q = _sensor_quality(rules, mechs, enemies, me, distance)
     paint_lock = (
         (painted > 0)
         & (last_painter >= 0)
         & jnp.take_along_axis(same_pack, jnp.maximum(last_painter, 0), axis=1)
         & (distance <= rules.range[MISSILE])
-        & (quality >= k.PAINT_LOCK_QUALITY)[:, None]
+        & (q >= k.PAINT_LOCK_QUALITY)[:, None]
     )
     lock = paint_lock | ((distance <= k.ONBOARD_LOCK_RANGE) & sees)
     candidate = target_alive & (bearing >= rules.arc_cosine[MISSILE]) & lock
@@ -391,16 +366,36 @@ def _other_weapons(
         kinetic_fires=tally.kinetic_fires + (me & shoots[:, None]),
         smoke_launches=tally.smoke_launches + (me & smokes[:, None]),
     )
-    launched = Launch(
+    fired = _pack((missile, shoots, aimed, smokes, aims), (missile_target, jnp.broadcast_to(aim, missile_target.shape)))
+    return mechs, tally, fired
+
+
+def _pack(flags: tuple[Array, ...], targets: tuple[Array, ...]) -> Int32[Array, " arenas"]:
+    """Five flags and two mechs as one number: what a turn fired, stacked over the turns without a copy per field."""
+    word = jnp.zeros(flags[0].shape, jnp.int32)
+    for bit, flag in enumerate(flags):
+        word = word | (flag.astype(jnp.int32) << bit)
+    return word | (targets[0] << _TARGET_SHIFT) | (targets[1] << _AIM_SHIFT)
+
+
+def _launched(mechs: Mechs, word: Int32[Array, "arenas mechs"]) -> Launch:
+    """What each mech fired, from its packed number; nobody moved or turned since."""
+    missile, kinetic, aimed, smoke, smoke_aimed = ((word >> bit) & 1 == 1 for bit in range(5))
+    missile_target = (word >> _TARGET_SHIFT) & _MECH
+    position = mechs.position
+
+    def offset(target: Int32[Array, "arenas mechs"]) -> Float32[Array, "arenas mechs 3"]:
+        return at(position, target) - position
+
+    return Launch(
         missile=missile,
         missile_target=missile_target,
-        missile_offset=mechs.position[row, missile_target] - own,
-        kinetic=shoots,
-        kinetic_offset=mechs.position[row, aim] - own,
+        missile_offset=offset(missile_target),
+        kinetic=kinetic,
+        kinetic_offset=offset((word >> _AIM_SHIFT) & _MECH),
         kinetic_aimed=aimed,
-        smoke=smokes,
-        smoke_offset=mechs.position[row, jnp.maximum(focus, 0)] - own,
-        smoke_aimed=aims,
-        facing=facing,
+        smoke=smoke,
+        smoke_offset=offset(jnp.maximum(mechs.focus, 0)),
+        smoke_aimed=smoke_aimed,
+        facing=jnp.stack([jnp.cos(mechs.yaw), jnp.sin(mechs.yaw), jnp.zeros_like(mechs.yaw)], -1),
     )
-    return mechs, tally, launched

@@ -9,11 +9,14 @@ from jaxtyping import Array, Bool, Float32, Int32
 from echelon_jax.config import EnvConfig
 from echelon_jax.rules import constants as k
 from echelon_jax.rules.materials import WATER
+from echelon_jax.sim.ewar import shutdown
 from echelon_jax.sim.geometry import length3
 from echelon_jax.sim.grid import levels_hit, levels_under
+from echelon_jax.sim.queues import at
 from echelon_jax.sim.rules import MAX_BOX_COLUMNS, SimRules
 from echelon_jax.sim.state import Commands, Mechs, SimState
-from echelon_jax.sim.upkeep import foot_material, is_shutdown
+from echelon_jax.sim.upkeep import foot_material
+from echelon_jax.sim.widths import LoopWidths
 
 
 def steer(
@@ -24,13 +27,13 @@ def steer(
     Source: docs/spec/rules.md 7.1 to 7.3.
     """
     dt = config.dt
-    fallen, shutdown = mechs.fallen > 0, is_shutdown(rules, mechs)
+    fallen, off = mechs.fallen > 0, shutdown(rules, mechs)
     throttle = jnp.where(fallen[..., None], 0.0, commands.throttle)
     legged = mechs.leg_hp <= 0
 
     turned = mechs.yaw + throttle[..., 3] * rules.max_yaw_rate * dt
     turned = turned - 2.0 * jnp.pi * jnp.floor((turned + jnp.pi) / (2.0 * jnp.pi))
-    yaw = jnp.where(fallen | shutdown, mechs.yaw, turned)
+    yaw = jnp.where(fallen | off, mechs.yaw, turned)
 
     forward, strafe = throttle[..., 0], throttle[..., 1]
     overdrive = jnp.maximum(jnp.sqrt(forward * forward + strafe * strafe), 1.0)
@@ -41,9 +44,9 @@ def steer(
     jet = throttle[..., 2] * rules.max_jet_accel * jnp.where(legged, k.LEGGED_JET_MULTIPLIER, 1.0)
 
     vx, vy, vz = (mechs.velocity[..., axis] for axis in range(3))
-    vx = jnp.where(shutdown, vx, (cos * forward - sin * strafe) * speed)
-    vy = jnp.where(shutdown, vy, (sin * forward + cos * strafe) * speed)
-    vz = vz + (jnp.where(shutdown, 0.0, jet) - rules.gravity) * dt
+    vx = jnp.where(off, vx, (cos * forward - sin * strafe) * speed)
+    vy = jnp.where(off, vy, (sin * forward + cos * strafe) * speed)
+    vz = vz + (jnp.where(off, 0.0, jet) - rules.gravity) * dt
     return yaw, jnp.stack([vx, vy, vz], -1) * k.VELOCITY_DAMPING
 
 
@@ -53,6 +56,7 @@ def move(
     state: SimState,
     commands: Commands,
     order: Int32[Array, "arenas mechs"],
+    widths: LoopWidths,
 ) -> SimState:
     """One movement phase: every living mech, in `order`, tries x, then y, then z.
 
@@ -70,10 +74,11 @@ def move(
 
     def one_mech(carry: tuple[Array, ...], mech: Int32[Array, " arenas"]) -> tuple[tuple[Array, ...], None]:
         px, py, pz, vx, vy, vz, stamp, next_stamp = carry
-        x, y, z = px[row, mech], py[row, mech], pz[row, mech]
-        ux, uy, uz = vx[row, mech], vy[row, mech], vz[row, mech]
+        old_x, old_y, z = at(px, mech), at(py, mech), at(pz, mech)
+        ux, uy, uz = at(vx, mech), at(vy, mech), at(vz, mech)
+        x, y = old_x, old_y
         hx, hy, hz = half_x[mech], half_y[mech], half_z[mech]
-        active = alive[row, mech]
+        active = at(alive, mech)
         me = jnp.arange(n) == mech[:, None]
         other = alive & ~me
         lo_x, hi_x, lo_y, hi_y, lo_z, hi_z = (
@@ -113,22 +118,22 @@ def move(
         may_step = jnp.abs(uz) < k.STEP_UP_SPEED_GATE
         here = columns(x, y)
 
-        # x, then y: forward, else one step up, else stopped. Only the end point is looked at.
-        next_x = cut(x + ux * dt, hx, map_x)
-        there = columns(next_x, y)
-        free, up = ~blocked(there, z), may_step & fits(z) & ~blocked(there, z + k.STEP_UP_HEIGHT)
-        moved = free | up
-        x, z = jnp.where(moved, next_x, x), jnp.where(~free & up, z + k.STEP_UP_HEIGHT, z)
-        ux = jnp.where(moved, ux, 0.0)
-        here = (jnp.where(moved, there[0], here[0]), jnp.where(moved[:, None], there[1], here[1]))
+        def advance(there: tuple[Array, Array], here: tuple[Array, Array], z: Array) -> tuple[Array, Array, tuple]:
+            """Forward, else one step up, else stopped: whether it moved, its height, and what is around it then.
 
+            Only the end point is looked at.
+            """
+            free, up = ~blocked(there, z), may_step & fits(z) & ~blocked(there, z + k.STEP_UP_HEIGHT)
+            moved = free | up
+            z = jnp.where(~free & up, z + k.STEP_UP_HEIGHT, z)
+            return moved, z, (jnp.where(moved, there[0], here[0]), jnp.where(moved[:, None], there[1], here[1]))
+
+        next_x = cut(x + ux * dt, hx, map_x)
+        moved, z, here = advance(columns(next_x, y), here, z)
+        x, ux = jnp.where(moved, next_x, x), jnp.where(moved, ux, 0.0)
         next_y = cut(y + uy * dt, hy, map_y)
-        there = columns(x, next_y)
-        free, up = ~blocked(there, z), may_step & fits(z) & ~blocked(there, z + k.STEP_UP_HEIGHT)
-        moved = free | up
-        y, z = jnp.where(moved, next_y, y), jnp.where(~free & up, z + k.STEP_UP_HEIGHT, z)
-        uy = jnp.where(moved, uy, 0.0)
-        here = (jnp.where(moved, there[0], here[0]), jnp.where(moved[:, None], there[1], here[1]))
+        moved, z, here = advance(columns(x, next_y), here, z)
+        y, uy = jnp.where(moved, next_y, y), jnp.where(moved, uy, 0.0)
 
         free = ~blocked(here, z + uz * dt)
         if config.ceiling:  # the top stops a climb; who is above it already may fall
@@ -140,7 +145,6 @@ def move(
         y = jnp.clip(y, hy, map_y - hy)
         z = jnp.maximum(z, hz)
 
-        old_x, old_y = px[row, mech], py[row, mech]
         changed = active & (
             ((x / k.GRID_CELL).astype(jnp.int32) != (old_x / k.GRID_CELL).astype(jnp.int32))
             | ((y / k.GRID_CELL).astype(jnp.int32) != (old_y / k.GRID_CELL).astype(jnp.int32))
@@ -169,7 +173,9 @@ def move(
         mechs.stamp,
         state.next_stamp,
     )
-    (px, py, pz, vx, vy, vz, stamp, next_stamp), _ = jax.lax.scan(one_mech, start, order.T)
+    (px, py, pz, vx, vy, vz, stamp, next_stamp), _ = jax.lax.scan(
+        one_mech, start, order.T, unroll=min(n, widths.move_unroll)
+    )
     moved_velocity = jnp.where(alive[..., None], jnp.stack([vx, vy, vz], -1), mechs.velocity)
     noise = jnp.where(mechs.fallen > 0, 0.0, length3(moved_velocity) * rules.noise_factor)
     return state.replace(

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import flax.struct
+import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float32, Int32
@@ -13,9 +15,10 @@ from echelon_jax.config import EnvConfig
 from echelon_jax.rules import constants as k
 from echelon_jax.rules import timers
 from echelon_jax.rules.mechs import MECH_CLASSES, MechClass, roster
-from echelon_jax.rules.weapons import WEAPONS, Weapon
+from echelon_jax.rules.weapons import AUTOCANNON, FLAMER, GAUSS, LASER, MISSILE, PAINTER, SMOKE, WEAPONS, Weapon
 
 MAX_BOX_COLUMNS = 5  # columns a mech's box can touch along one axis; a box of 4.0 or less
+MAX_SPLASH_RADIUS = 2.5  # voxels; what the fixed window of a blast's cells holds
 
 
 class SimRules(flax.struct.PyTreeNode):
@@ -49,6 +52,8 @@ class SimRules(flax.struct.PyTreeNode):
     ams_substeps: Int32[Array, ""]
     cloud_substeps: Int32[Array, ""]
     gravity: Float32[Array, ""]
+    # Static: the longest distance over which the firing phase asks for a line of sight. `range` must stay within it.
+    reach: float = flax.struct.field(pytree_node=False, default=k.ONBOARD_LOCK_RANGE)
 
 
 def sim_rules(
@@ -59,12 +64,17 @@ def sim_rules(
     """The rules of `config` as arrays, from the game's tables or from changed copies of them.
 
     Raises:
-        ValueError: if a mech is too large for the fixed box windows (4.0 voxels).
+        ValueError: if a mech is too large for the fixed box windows (4.0 voxels), or a splash radius for those of a blast.
     """
     dt = config.dt
     for c in mech_classes:
         if max(c.size) > MAX_BOX_COLUMNS - 1:
             raise ValueError(f"size of class {c.name} must be at most {MAX_BOX_COLUMNS - 1} voxels, got {c.size}")
+    for number, w in enumerate(weapons):
+        if number != SMOKE and w.splash_radius > MAX_SPLASH_RADIUS:  # a cloud is not a blast
+            raise ValueError(
+                f"splash_radius of weapon {w.name} must be at most {MAX_SPLASH_RADIUS} voxels, got {w.splash_radius}"
+            )
     classes = [mech_classes[c] for c in roster(config.num_packs).mech_class]
 
     def mech(values: Sequence[object]) -> Float32[Array, ...]:
@@ -106,4 +116,26 @@ def sim_rules(
         ams_substeps=count(timers.decrements(k.AMS_COOLDOWN, dt)),
         cloud_substeps=count(timers.decrements(k.SMOKE_CLOUD_LIFE, dt)),
         gravity=jnp.float32(config.gravity),
+        reach=max(k.ONBOARD_LOCK_RANGE, *(weapons[w].range for w in (LASER, FLAMER, PAINTER))),
     )
+
+
+def check_rules(rules: SimRules) -> None:
+    """Refuse numbers that the fixed windows and bounds of a step would cut off without a word.
+
+    Rules that are traced or abstract are taken as they are.
+
+    Raises:
+        ValueError: if a number is too large.
+    """
+    bounds: dict[str, tuple[Any, Any, Any]] = {
+        "half": (rules.half, slice(None), (MAX_BOX_COLUMNS - 1) / 2),
+        "splash_radius": (rules.splash_radius, np.array([MISSILE, GAUSS, AUTOCANNON]), MAX_SPLASH_RADIUS),
+        "range": (rules.range, np.array([LASER, FLAMER, PAINTER]), rules.reach),
+    }
+    for name, (values, which, most) in bounds.items():
+        if isinstance(values, jax.core.Tracer) or not isinstance(values, jax.Array | np.ndarray):
+            continue
+        found = float(np.max(np.asarray(values)[which]))
+        if found > most:
+            raise ValueError(f"{name} of the rules must be at most {most} voxels, got {found}")

@@ -15,6 +15,8 @@ from echelon_jax.sim.rules import SimRules
 from echelon_jax.sim.slots import slots
 from echelon_jax.sim.state import Commands, Grid, Mechs, Projectiles, SimState, Smoke, Tally
 from echelon_jax.sim.upkeep import upkeep
+from echelon_jax.sim.widths import LoopWidths, loop_widths
+from echelon_jax.sim.wrecks import hashed_rolls
 
 
 def initial_state(
@@ -131,11 +133,21 @@ def empty_tally(config: EnvConfig, arenas: int) -> Tally:
     )
 
 
-def simulate(config: EnvConfig, rules: SimRules, state: SimState, commands: Commands, noise: Noise) -> SimState:
+def simulate(
+    config: EnvConfig,
+    rules: SimRules,
+    state: SimState,
+    commands: Commands,
+    noise: Noise,
+    widths: LoopWidths | None = None,
+) -> SimState:
     """Run one decision step of a batch of arenas: `config.substeps` substeps under the same commands.
 
     Focus targets and EWAR switches must already be in `state.mechs` (docs/spec/rules.md 5.3). Pure and jit-able; the
     tally is cleared first.
+
+    Args:
+        widths: of the loops, which change the speed and not the result; those of the backend without them.
 
     Raises:
         ValueError: unless the noise holds fire_order and wreck exactly where the switch fair_order is on.
@@ -144,13 +156,18 @@ def simulate(config: EnvConfig, rules: SimRules, state: SimState, commands: Comm
         if (getattr(noise, name) is not None) != config.fair_order:
             raise ValueError(f"noise must hold {name} exactly where fair_order is on, it is {config.fair_order}")
 
+    widths = widths or loop_widths(state.tick.shape[0])
+
     def substep(state: SimState, draws: Noise) -> tuple[SimState, None]:
         smoke = state.smoke.replace(life=jnp.maximum(state.smoke.life - 1, 0))
         state = state.replace(tick=state.tick + 1, smoke=smoke)
-        state = upkeep(config, rules, state, commands, draws.wreck)
-        state = update_projectiles(config, rules, state, draws.ams, draws.wreck)
-        state = fire(config, rules, state, commands, draws.hit_height, draws.fire_order, draws.wreck)
-        state = move(config, rules, state, commands, draws.move_order)
+        wreck = draws.wreck
+        if wreck is None and widths.fixed_rounds:  # nobody moves before the last phase, so one pass serves all of them
+            wreck = hashed_rolls(config, rules, state.mechs)
+        state = upkeep(config, rules, state, commands, widths, wreck)
+        state = update_projectiles(config, rules, state, draws.ams, widths, wreck)
+        state = fire(config, rules, state, commands, draws.hit_height, widths, draws.fire_order, wreck)
+        state = move(config, rules, state, commands, draws.move_order, widths)
         return state, None
 
     state = state.replace(tally=empty_tally(config, state.mechs.alive.shape[0]))

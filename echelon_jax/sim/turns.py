@@ -31,11 +31,11 @@ _KINETIC = {HEAVY: GAUSS, MEDIUM: AUTOCANNON}
 
 
 class Turns(NamedTuple):
-    """Static table of the firing phase: one row per hitscan shot, in firing order; `rest` rows go on to the other weapons."""
+    """Static table of the firing phase: one row per hitscan shot, in firing order; `ends_turn` rows go on to the other weapons."""
 
     mech: np.ndarray
     hitscan: np.ndarray  # LASER, FLAMER or -1
-    rest: np.ndarray
+    ends_turn: np.ndarray
     kinetic: np.ndarray  # GAUSS, AUTOCANNON or -1
 
 
@@ -68,8 +68,8 @@ def drawn_rows(
     return row.astype(jnp.int32), place.astype(jnp.int32), (first + count - 1).astype(jnp.int32)
 
 
-def pulled(config: EnvConfig, commands: Commands) -> dict[int, Bool[Array, "arenas mechs"]]:
-    """For each weapon: which mechs carry it and pull its trigger (docs/spec/rules.md 5.2)."""
+def triggers_pressed(config: EnvConfig, commands: Commands) -> dict[int, Bool[Array, "arenas mechs"]]:
+    """For each weapon: which mechs carry it and press its trigger (docs/spec/rules.md 5.2)."""
     components = {
         PRIMARY: commands.primary,
         SECONDARY: commands.secondary,

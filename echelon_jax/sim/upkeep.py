@@ -6,7 +6,7 @@ Source: docs/spec/rules.md 8.1 to 8.4.
 from __future__ import annotations
 
 import jax.numpy as jnp
-from jaxtyping import Array, Bool, Float32, Int32
+from jaxtyping import Array, Float32, Int32
 
 from echelon_jax.config import EnvConfig
 from echelon_jax.rules import constants as k
@@ -15,6 +15,7 @@ from echelon_jax.sim.geometry import length3
 from echelon_jax.sim.grid import material_at
 from echelon_jax.sim.rules import SimRules
 from echelon_jax.sim.state import Commands, Grid, Mechs, SimState
+from echelon_jax.sim.widths import LoopWidths
 from echelon_jax.sim.wrecks import bury
 
 
@@ -25,21 +26,17 @@ def foot_material(config: EnvConfig, rules: SimRules, grid: Grid, mechs: Mechs) 
     return material_at(config, grid, cell)
 
 
-def is_shutdown(rules: SimRules, mechs: Mechs) -> Bool[Array, "arenas mechs"]:
-    """Shut down: heat above the cap, strictly (docs/spec/rules.md 4.3)."""
-    return mechs.heat > rules.heat_cap
-
-
 def upkeep(
     config: EnvConfig,
     rules: SimRules,
     state: SimState,
     commands: Commands,
+    widths: LoopWidths,
     wreck: Float32[Array, "arenas mechs"] | None = None,
 ) -> SimState:
     """One upkeep phase. Mechs are independent here, except that simultaneous deaths leave wrecks in roster order (S1).
 
-    `wreck` are the wreck rolls under fair_order.
+    `wreck` are the wreck rolls where they are known beforehand.
     """
     m, dt = state.mechs, config.dt
     alive = m.alive
@@ -107,4 +104,4 @@ def upkeep(
         alive=alive & ~dead,
     )
     tally = state.tally.replace(took_damage=state.tally.took_damage + burn, died=state.tally.died | dead)
-    return state.replace(mechs=mechs, tally=tally, grid=bury(config, rules, state.grid, mechs, dead, wreck))
+    return state.replace(mechs=mechs, tally=tally, grid=bury(config, rules, state.grid, mechs, dead, widths, wreck))

@@ -12,12 +12,12 @@ from jaxtyping import Array, Bool, Float32, Int32, UInt32
 from echelon_jax.config import EnvConfig
 from echelon_jax.rules.materials import AIR, DEBRIS_FIELD, DIRT, SOLID_DEBRIS, TABLE_HP
 from echelon_jax.rules.mechs import CLASS_NAMES, roster
-from echelon_jax.sim.queues import compact, first_true
+from echelon_jax.sim.queues import Rows, first_true, pick_rows
 from echelon_jax.sim.rules import MAX_BOX_COLUMNS, SimRules
 from echelon_jax.sim.state import Grid, Mechs
+from echelon_jax.sim.widths import LoopWidths
 
 _DIGITS = 4  # coordinates are below 10,000
-WRECKS_PER_ROUND = 8
 
 
 def _crc_table() -> np.ndarray:
@@ -28,11 +28,12 @@ def _crc_table() -> np.ndarray:
 
 
 def wreck_roll(
-    config: EnvConfig, mech: Int32[Array, " wrecks"], bounds: Int32[Array, "wrecks 6"]
+    config: EnvConfig, mech: Int32[Array, " wrecks"], bounds: Int32[Array, "wrecks 6"], unroll: bool = False
 ) -> UInt32[Array, " wrecks"]:
     """CRC32 of "id:class:lo_x:lo_y:lo_z:hi_x:hi_y:hi_z" for each wreck, without strings.
 
-    The register after the constant part "id:class" is tabulated per mech; the digits are fed in as bytes.
+    The register after the constant part "id:class" is tabulated per mech; the digits are fed in as bytes, one a turn of a
+    loop or all in one go with `unroll`.
     """
     r = roster(config.num_packs)
     heads = [f"{i}:{CLASS_NAMES[c]}" for i, c in zip(r.ids, r.mech_class, strict=True)]
@@ -54,8 +55,30 @@ def wreck_roll(
         fed = table[((register ^ byte.astype(jnp.uint32)) & 0xFF).astype(jnp.int32)] ^ (register >> 8)
         return jnp.where(byte >= 0, fed, register), None
 
-    register, _ = jax.lax.scan(feed, start[mech], text)
+    register, _ = jax.lax.scan(feed, start[mech], text, unroll=unroll)
     return register ^ jnp.uint32(0xFFFFFFFF)
+
+
+def box_cells(
+    config: EnvConfig, rules: SimRules, mech: Int32[Array, " wrecks"], centre: Float32[Array, "wrecks 3"]
+) -> tuple[Int32[Array, "wrecks 3"], Int32[Array, "wrecks 3"]]:
+    """The cells a mech's box touches inside the map: first, and one past the last."""
+    size = jnp.array([config.size_x, config.size_y, config.size_z], jnp.int32)
+    half = rules.half[mech]
+    lo = jnp.maximum(jnp.floor(centre - half).astype(jnp.int32), 0)
+    return lo, jnp.minimum(jnp.ceil(centre + half).astype(jnp.int32), size)
+
+
+def _as_roll(hashed: UInt32[Array, "*batch"]) -> Float32[Array, "*batch"]:
+    return hashed.astype(jnp.float32) / jnp.float32(2**32)
+
+
+def hashed_rolls(config: EnvConfig, rules: SimRules, mechs: Mechs) -> Float32[Array, "arenas mechs"]:
+    """The roll of the wreck that each mech would leave where it stands, from its hash, for all mechs at once."""
+    arenas, n = mechs.alive.shape
+    mech = jnp.tile(jnp.arange(n, dtype=jnp.int32), arenas)
+    bounds = jnp.concatenate(box_cells(config, rules, mech, mechs.position.reshape(-1, 3)), -1)
+    return _as_roll(wreck_roll(config, mech, bounds, unroll=True)).reshape(arenas, n)
 
 
 def place_wrecks(
@@ -67,7 +90,7 @@ def place_wrecks(
     arena: Int32[Array, " wrecks"],
     mech: Int32[Array, " wrecks"],
     wanted: Bool[Array, " wrecks"],
-    draws: Float32[Array, "arenas mechs"] | None = None,
+    rolls: Float32[Array, "arenas mechs"] | None = None,
 ) -> Grid:
     """Turn the AIR and DIRT cells of each dead mech's box into debris, except under the boxes of `others`.
 
@@ -75,36 +98,33 @@ def place_wrecks(
 
     Args:
         others: for each wreck, the mechs that count as living at that moment.
-        arena, mech: whose wreck; arenas must differ within one call.
+        arena, mech: whose wreck. Two wanted wrecks of an arena must not both fill a cell.
         wanted: rows that are real.
-        draws: the roll of each mech's wreck under fair_order; without them a hash of name and place.
+        rolls: of each mech's wreck; without them the hash of name and place is worked out here.
     """
-    arenas = grid.material.shape[0]
+    arenas, n = mechs.alive.shape
     size = jnp.array([config.size_x, config.size_y, config.size_z], jnp.int32)
-    safe = jnp.minimum(arena, arenas - 1)
-    half, centre = rules.half[mech], mechs.position[safe, mech]
-    lo = jnp.maximum(jnp.floor(centre - half).astype(jnp.int32), 0)
-    hi = jnp.minimum(jnp.ceil(centre + half).astype(jnp.int32), size)
-    if draws is None:
-        roll = wreck_roll(config, mech, jnp.concatenate([lo, hi], -1)).astype(jnp.float32) / jnp.float32(2**32)
+    lo, hi = box_cells(config, rules, mech, mechs.position.reshape(-1, 3)[arena * n + mech])
+    if rolls is None:
+        roll = _as_roll(wreck_roll(config, mech, jnp.concatenate([lo, hi], -1)))
     else:
-        roll = draws[safe, mech]
+        roll = rolls.reshape(-1)[arena * n + mech]
     debris = jnp.where(roll < rules.solid_wreck_probability[mech], SOLID_DEBRIS, DEBRIS_FIELD).astype(jnp.uint8)
 
     edge = np.arange(MAX_BOX_COLUMNS)
     offsets = jnp.asarray(np.stack(np.meshgrid(edge, edge, edge, indexing="ij"), -1).reshape(-1, 3), jnp.int32)
     cell = lo[:, None, :] + offsets  # [wrecks, cells, 3]
     inside = ((cell < hi[:, None, :]) & (cell < size)).all(-1) & wanted[:, None]
-    other_lo = (mechs.position[safe] - rules.half)[:, None]  # [wrecks, 1, mechs, 3]
-    other_hi = (mechs.position[safe] + rules.half)[:, None]
+    other_lo = (mechs.position[arena] - rules.half)[:, None]  # [wrecks, 1, mechs, 3]
+    other_hi = (mechs.position[arena] + rules.half)[:, None]
     corner = cell[:, :, None, :].astype(jnp.float32)
     covered = ((corner < other_hi) & (corner + 1.0 > other_lo)).all(-1) & others[:, None, :]
     column = jnp.where(inside, cell[..., 1] * config.size_x + cell[..., 0], 0)
     level = jnp.where(inside, cell[..., 2], 0)
     voxel = level * (config.size_x * config.size_y) + column
-    material = grid.material.at[safe[:, None], voxel].get(mode="clip")
+    material = grid.material.at[arena[:, None], voxel].get(mode="clip")
     filled = inside & ~covered.any(-1) & ((material == AIR) | (material == DIRT))
-    row = jnp.where(filled, safe[:, None], arenas)
+    row = jnp.where(filled, arena[:, None], arenas)
     bit = jnp.uint32(1) << level.astype(jnp.uint32)
     hp = grid.hp  # left as it was (Q5)
     if config.true_voxel_hp:
@@ -119,18 +139,23 @@ def place_wrecks(
 
 
 def next_wrecks(
-    dead: Bool[Array, "arenas mechs"], alive: Bool[Array, "arenas mechs"], queue: Int32[Array, " wrecks"]
-) -> tuple[Int32[Array, " wrecks"], Bool[Array, " wrecks"], Bool[Array, "wrecks mechs"]]:
-    """For queued arenas: the first dead mech without a wreck, whether there is one, and who still counts as living for it.
+    dead: Bool[Array, "arenas mechs"], alive: Bool[Array, "arenas mechs"], rows: Rows
+) -> tuple[Int32[Array, " rows"], Bool[Array, " rows"], Bool[Array, "rows mechs"]]:
+    """For some arenas: the first dead mech without a wreck, whether there is one, and who still counts as living for it.
 
     A mech that died in the same loop but later in roster order still reserves its cells (Q25).
     """
-    arenas, n = dead.shape
-    safe = jnp.minimum(queue, arenas - 1)
-    rows = dead[safe] & (queue < arenas)[:, None]
-    any_dead, mech = first_true(rows)
-    others = alive[safe] | (rows & (jnp.arange(n) > mech[:, None]))
+    unburied = rows.take(dead) & rows.real[:, None]
+    any_dead, mech = first_true(unburied)
+    others = rows.take(alive) | (unburied & (jnp.arange(dead.shape[1]) > mech[:, None]))
     return mech, any_dead, others
+
+
+def next_buried(
+    dead: Bool[Array, "arenas mechs"], rows: Rows, mech: Int32[Array, " rows"]
+) -> Bool[Array, "arenas mechs"]:
+    """`dead` without the mechs whose wrecks were just placed."""
+    return rows.put(dead, rows.take(dead) & (jnp.arange(dead.shape[1]) != mech[:, None]))
 
 
 def bury(
@@ -139,20 +164,29 @@ def bury(
     grid: Grid,
     mechs: Mechs,
     dead: Bool[Array, "arenas mechs"],
-    draws: Float32[Array, "arenas mechs"] | None = None,
+    widths: LoopWidths,
+    rolls: Float32[Array, "arenas mechs"] | None = None,
 ) -> Grid:
     """Place the wrecks of all `dead` mechs (already marked as not alive), in roster order within an arena."""
-    arenas = dead.shape[0]
-    chunk = min(arenas, WRECKS_PER_ROUND)
+    arenas, n = dead.shape
+    if widths.fixed_rounds:
+        # All at once: a cell of two of these boxes is kept free by the later mech for the earlier one's wreck (Q25), so that
+        # no two of them fill the same cell, and none of them reads what another one writes.
+        mech = jnp.arange(n, dtype=jnp.int32)
+        others = mechs.alive[:, None] | (dead[:, None] & (mech[None, :] > mech[:, None]))
+        arena = jnp.repeat(jnp.arange(arenas, dtype=jnp.int32), n)
+        return place_wrecks(
+            config, rules, grid, mechs, others.reshape(-1, n), arena, jnp.tile(mech, arenas), dead.reshape(-1), rolls
+        )
 
     def more(carry: tuple[Grid, Bool[Array, "arenas mechs"]]) -> Bool[Array, ""]:
         return carry[1].any()
 
     def one_round(carry: tuple[Grid, Bool[Array, "arenas mechs"]]) -> tuple[Grid, Bool[Array, "arenas mechs"]]:
         grid, left = carry
-        queue, _ = compact(left.any(-1), chunk)
-        mech, wanted, others = next_wrecks(left, mechs.alive, queue)
-        grid = place_wrecks(config, rules, grid, mechs, others, queue, mech, wanted, draws)
-        return grid, left.at[queue, mech].set(False, mode="drop")
+        rows = pick_rows(left.any(-1), widths.wrecks)
+        mech, wanted, others = next_wrecks(left, mechs.alive, rows)
+        grid = place_wrecks(config, rules, grid, mechs, others, rows.arena, mech, wanted, rolls)
+        return grid, next_buried(left, rows, mech)
 
     return jax.lax.while_loop(more, one_round, (grid, dead))[0]

@@ -22,7 +22,7 @@ ROW = re.compile(r"^\| (\d+) \| `(\w+)(?:\.py|/)` \|", re.MULTILINE)
 # Rooms whose freedom is smaller than the order of the layers gives.
 ONLY = {
     "markdown": set(),
-    "fields": set(),
+    "fields": {"plugins"},
     "rules": {"markdown"},
     "reference": {"rules", "config", "worldgen"},
     "sim": {"rules", "config"},

@@ -18,6 +18,7 @@ from echelon_jax.env.state import EnvState, ModernRewardWeights, ObservationMemo
 from echelon_jax.rules.mechs import PACK_CLASSES, PACK_SIZE
 from echelon_jax.rules.weapons import AUTOCANNON, FLAMER, GAUSS, LASER, MISSILE, PAINTER, SMOKE, WEAPONS
 from echelon_jax.sim.rules import SimRules
+from echelon_jax.sim.widths import LoopWidths
 
 # Entries of the observation that must have run out before a weapon fires, and whose cooldown they count.
 COOLDOWNS: dict[int, tuple[tuple[str, int], ...]] = {
@@ -46,9 +47,11 @@ class ModernObservation:
         """Return the table of every entry."""
         return layout.observation_layout(config)
 
-    def observe(self, config: EnvConfig, rules: SimRules, state: EnvState, contact_slots: bool) -> Observed:
+    def observe(
+        self, config: EnvConfig, rules: SimRules, state: EnvState, contact_slots: bool, widths: LoopWidths | None = None
+    ) -> Observed:
         """Return what every mech sees, and the memory with it."""
-        return observation.observe(config, rules, state, contact_slots)
+        return observation.observe(config, rules, state, contact_slots, widths)
 
     def remembers_sightings(self, config: EnvConfig) -> bool:
         """In partial mode a mech remembers where it last saw the others."""

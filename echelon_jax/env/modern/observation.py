@@ -28,6 +28,7 @@ from echelon_jax.rules.weapons import AUTOCANNON, FLAMER, GAUSS, LASER, MISSILE,
 from echelon_jax.sim import ewar
 from echelon_jax.sim.grid import levels_under, mask_below
 from echelon_jax.sim.rules import MAX_BOX_COLUMNS, SimRules
+from echelon_jax.sim.widths import LoopWidths
 
 SIGHT_RANGE = (
     24.0  # voxels up to which sight is looked at for its own sake; no weapon that needs it reaches further than 20
@@ -239,7 +240,13 @@ def _axes(yaw: Float32[Array, "arenas mechs"]) -> Frame:
     return Frame(jnp.cos(yaw), jnp.sin(yaw))
 
 
-def observe(config: EnvConfig, rules: SimRules, state: EnvState, contact_slots: bool = False) -> Observed:
+def observe(
+    config: EnvConfig,
+    rules: SimRules,
+    state: EnvState,
+    contact_slots: bool = False,
+    widths: LoopWidths | None = None,
+) -> Observed:
     """Observations of every mech, zeros for the dead, and the memory with what is seen now.
 
     Observing the same state with the returned memory gives the same observation. `contact_slots` asks for
@@ -263,7 +270,7 @@ def observe(config: EnvConfig, rules: SimRules, state: EnvState, contact_slots: 
     if config.observation_mode != "full":
         seen_at_once = contacts.visible_without_sight(config, rules, state, distance, quality, smoke)
         asks = near | (candidates & ~seen_at_once)
-    in_view = clear_between(config, state.sim.grid.opaque, mechs.position, asks & smoke)
+    in_view = clear_between(config, state.sim.grid.opaque, mechs.position, asks & smoke, widths)
     clear, visible = near & in_view, candidates
     if config.observation_mode != "full":
         visible = candidates & (seen_at_once | in_view)

@@ -8,8 +8,7 @@ from jaxtyping import Array, Bool, Float32, UInt32
 
 from echelon_jax.config import EnvConfig
 from echelon_jax.sim.rays import sight
-
-_HALVINGS = 6  # most rays are short or soon blocked; few are left for the longest ways
+from echelon_jax.sim.widths import LoopWidths, loop_widths
 
 
 def _above(square: Array) -> Array:
@@ -22,12 +21,14 @@ def clear_between(
     opaque: UInt32[Array, "arenas columns"],
     position: Float32[Array, "arenas mechs 3"],
     asks: Bool[Array, "arenas mechs mechs"],
+    widths: LoopWidths | None = None,
 ) -> Bool[Array, "arenas mechs mechs"]:
     """Whether terrain leaves the view clear, one ray for both viewers of a pair; false for pairs that nobody asks for.
 
     The ray runs from the earlier mech of the roster if that one asks, else from the later.
     """
     arenas, n = position.shape[:2]
+    widths = widths or loop_widths(arenas)
     first, second = (np.asarray(side, np.int32) for side in np.triu_indices(n, 1))
     forth, back = _above(asks), _above(asks.swapaxes(1, 2))
     arena = jnp.arange(arenas, dtype=jnp.int32)[:, None]
@@ -40,7 +41,8 @@ def clear_between(
         where[start.reshape(-1)],
         where[end.reshape(-1)],
         (forth | back).reshape(-1),
-        _HALVINGS,
+        widths,
+        widths.compaction_rounds,  # most rays are short or soon blocked; few are left for the longest ways
     )
     clear = clear.reshape(shape) & (forth | back)
     number = np.zeros((n, n), np.int32)

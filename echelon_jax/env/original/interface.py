@@ -16,6 +16,7 @@ from echelon_jax.env.original import actions, layout, observation, rewards
 from echelon_jax.env.rewards import Rewards, Transition
 from echelon_jax.env.state import EnvState, ObservationMemory, RewardWeights
 from echelon_jax.sim.rules import SimRules
+from echelon_jax.sim.widths import LoopWidths
 
 EWAR_LEVELS = (-1.0, 0.25, 1.0)  # a scout's secondary component by its choice: off, ECM, ECCM
 
@@ -33,9 +34,11 @@ class OriginalObservation:
         """Return the table of every entry."""
         return layout.observation_layout(config)
 
-    def observe(self, config: EnvConfig, rules: SimRules, state: EnvState, contact_slots: bool) -> Observed:
+    def observe(
+        self, config: EnvConfig, rules: SimRules, state: EnvState, contact_slots: bool, widths: LoopWidths | None = None
+    ) -> Observed:
         """Return what every mech sees; contact slots are part of it in any case."""
-        return observation.observe(config, rules, state)
+        return observation.observe(config, rules, state, widths)
 
     def remembers_sightings(self, config: EnvConfig) -> bool:
         """It keeps no memory."""

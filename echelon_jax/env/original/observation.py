@@ -27,6 +27,7 @@ from echelon_jax.rules.weapons import GAUSS, LASER, MISSILE, PAINTER, WEAPONS
 from echelon_jax.sim import ewar, readings
 from echelon_jax.sim.rays import pair_sight
 from echelon_jax.sim.rules import SimRules
+from echelon_jax.sim.widths import LoopWidths
 
 TARGETED_RANGE = 8.0
 CRITICAL_HEAT = 0.85
@@ -182,7 +183,7 @@ def scalars(
     return jnp.concatenate(columns, -1)
 
 
-def observe(config: EnvConfig, rules: SimRules, state: EnvState) -> Observed:
+def observe(config: EnvConfig, rules: SimRules, state: EnvState, widths: LoopWidths | None = None) -> Observed:
     """Observations of every mech, zeros for the dead, and the contact slots they show, empty for the dead."""
     mechs = state.sim.mechs
     arenas, n = mechs.alive.shape
@@ -204,7 +205,8 @@ def observe(config: EnvConfig, rules: SimRules, state: EnvState) -> Observed:
     shared = first_askers(asks & smoke)
     # A threat has a ray of its own, from the enemy to the mech (docs/spec/environment.md 2.12, entry 550), beside the
     # one its pair shares.
-    clear_rays = pair_sight(config, state.sim.grid.opaque, mechs.position, shared | (threat & smoke).swapaxes(1, 2))
+    rays = shared | (threat & smoke).swapaxes(1, 2)
+    clear_rays = pair_sight(config, state.sim.grid.opaque, mechs.position, rays, widths=widths)
     clear = both_ways(clear_rays & shared)
     visible = visible | (others & clear)
     targeted = (threat & smoke & clear_rays.swapaxes(1, 2)).any(-1)
