@@ -8,9 +8,10 @@ import pytest
 
 from echelon_jax.agents.base import Agent
 from echelon_jax.agents.random import RandomAgent
-from echelon_jax.agents.registry import check_opponent_name, is_agent_name, make_agent
+from echelon_jax.agents.registry import is_agent_name, make_agent
 from echelon_jax.agents.skill.levels import NAMES
 from echelon_jax.config import EnvConfig
+from echelon_jax.training.config import TrainConfig
 
 LEVELS = [f"scripted:{name}" for name in NAMES]
 GAMES = [EnvConfig(size_x=28, size_y=28), EnvConfig.original(size_x=20, size_y=20)]
@@ -70,10 +71,10 @@ def test_a_wrong_name_is_told_in_a_sentence(name: str, told: str) -> None:
 
 @pytest.mark.parametrize("name", ["scripted", "random", "scripted:original", "my.bots:Bot", *LEVELS])
 def test_a_run_may_be_trained_against_every_kind(name: str) -> None:
-    check_opponent_name(name)
+    assert TrainConfig(opponent=name).validate().opponent == name
 
 
-@pytest.mark.parametrize("name", ["scripted:0.5", "scripted:godlike", "nobody", "runs/one"])
+@pytest.mark.parametrize("name", ["nobody", "runs/one", "scripted:0.5"])
 def test_a_run_may_not_be_trained_against_what_is_no_agent_or_tells_a_rate(name: str) -> None:
-    with pytest.raises(ValueError, match="opponent must be"):
-        check_opponent_name(name)
+    with pytest.raises(ValueError, match="opponent must be one of scripted, random"):
+        TrainConfig(opponent=name).validate()

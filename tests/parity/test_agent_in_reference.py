@@ -9,7 +9,7 @@ import pytest
 from echelon_jax.agents.registry import make_agent
 from echelon_jax.parity.agent_in_reference import AgentInReference
 from echelon_jax.parity.recorded.golden import env_states, load_episode
-from echelon_jax.reference.golden import ReferenceEpisode
+from echelon_jax.reference.golden import Episode as ReferenceEpisode
 from echelon_jax.sim.rules import sim_rules
 
 SEED, ROW = 9, 40
