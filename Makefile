@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 TRAIN ?=
 
-.PHONY: setup train train-gpu test test-all lint bench soak fuzz kill-test pages clean
+.PHONY: setup train train-gpu gpu-compile test test-all lint bench soak fuzz kill-test pages clean
 
 setup: $(VENV)/.run
 
@@ -23,6 +23,13 @@ $(VENV)/.dev: pyproject.toml | $(BIN)/python
 $(VENV)/.cuda: pyproject.toml | $(BIN)/python
 	$(BIN)/python -m pip install -q -e '.[cuda]'
 	@touch $@ $(VENV)/.run
+
+# XLA's compiler for NVIDIA GPUs, for `echelon bench --compile-for h100` on a machine without one: in a directory of its own that
+# ECHELON_GPU_COMPILE must name, because beside JAX it would make every other process look for a GPU.
+GPU_COMPILE := .cache/gpu-compile
+gpu-compile: $(VENV)/.run
+	ECHELON_GPU_COMPILE=$(GPU_COMPILE) $(BIN)/python -m echelon_jax.gpu.target --check || \
+	  $(BIN)/python -m pip install -q --no-deps --upgrade --target $(GPU_COMPILE) $$($(BIN)/python -m echelon_jax.gpu.target)
 
 train: $(VENV)/.run
 	$(BIN)/python train.py --preset cpu $(TRAIN)

@@ -18,6 +18,7 @@ from collections.abc import Callable
 from typing import Any
 
 from echelon_jax.cli.common import set_up_jax
+from echelon_jax.cli.compile_for import compile_for
 from echelon_jax.cli.errors import UsageError
 from echelon_jax.env.interfaces import action_layout
 
@@ -42,6 +43,20 @@ class BenchCommand:
     """Print JSON instead of a table."""
     threads: int = 1
     """XLA's CPU threads; 0 leaves the choice to XLA."""
+    compile_for: str | None = None
+    """Measure nothing; compile for this GPU (`h100`), which need not be here, and count what it would run (docs/gpu.md)."""
+    program: str = "env"
+    """What to compile for it: `env` (a step), `policy` (a decision) or `train` (the preset gpu's fused call)."""
+    rules: str = "original"
+    """Rule set of what is compiled for it, `original` or `revised`."""
+    size: int = SIZE
+    """Edge of its map."""
+    packs: int = 1
+    """Its packs per team."""
+    graphs: bool = False
+    """Put its loops and conditionals into CUDA graphs."""
+    trip_steps: int = 0
+    """Decision steps played here to count iterations of loops whose end is data; with 0 each iterates once when it is entered."""
 
     def run(self) -> int:
         """Measure and print; returns the exit status.
@@ -54,6 +69,10 @@ class BenchCommand:
                 raise UsageError(f"which must be made of {', '.join(BENCHES)}, got {name!r}")
         if self.arenas < 1:
             raise UsageError(f"arenas must be a whole number from 1, got {self.arenas}")
+        if self.compile_for is not None:
+            game = (self.rules, self.size, self.packs, self.arenas)
+            set_up_jax(self.threads)
+            return compile_for(self.compile_for, self.program, *game, self.graphs, self.trip_steps, self.json)
         if self.train_arenas < 4 or self.train_arenas % 4:
             raise UsageError(f"train-arenas must be a multiple of 4 minibatches, got {self.train_arenas}")
         if not self.seconds > 0:

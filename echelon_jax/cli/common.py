@@ -11,6 +11,7 @@ from echelon_jax import jax_setup
 from echelon_jax.cli.errors import UsageError, checked
 from echelon_jax.cli.fields import given, override_flags
 from echelon_jax.config import INTERFACE_FIELDS, RULE_SETS, SWITCHES, EnvConfig
+from echelon_jax.gpu.flags import set_gpu_flags
 
 OLD_RULE_SETS = {"mended": "revised"}  # names that earlier versions had
 EnvFlags: Any = override_flags(EnvConfig, "EnvFlags", ("num_packs", "observation_mode", *INTERFACE_FIELDS))
@@ -62,9 +63,12 @@ class GameFlags:
 
 
 def set_up_jax(threads: int = 0) -> None:
-    """Set JAX up for this machine (`jax_setup.set_up_jax`); must run before the first computation.
+    """Set XLA's flags for a GPU, then JAX for this machine (`jax_setup.set_up_jax`); must run before the first computation.
+
+    The flags are those of `echelon_jax.gpu.flags`, set only where JAX may find a GPU; XLA_FLAGS overrides each of them.
 
     Raises:
         UsageError: threads is below 0.
     """
+    set_gpu_flags()
     checked(jax_setup.set_up_jax, threads)

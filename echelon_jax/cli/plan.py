@@ -8,15 +8,15 @@ from pathlib import Path
 from typing import Any
 
 import jax
-import jax.numpy as jnp
 from rich.table import Table
 
 from echelon_jax.config import EnvConfig
 from echelon_jax.env.autoreset import AutoReset
 from echelon_jax.env.environment import Echelon
-from echelon_jax.env.interfaces import action_layout, observation_layout, observation_of
-from echelon_jax.env.layout import CONTACTS
-from echelon_jax.env.state import Bank, EnvParams
+from echelon_jax.env.interfaces import action_layout, observation_layout
+from echelon_jax.env.shapes import abstract_bank, tree_bytes
+from echelon_jax.env.state import EnvParams
+from echelon_jax.gpu.flags import described
 from echelon_jax.policies.network_size import network_size
 from echelon_jax.policies.registry import make_network
 from echelon_jax.runs.runner import calls_between_saves
@@ -28,36 +28,6 @@ from echelon_jax.training.trainer import TrainState, make_train
 
 # Fields in which two runs must agree for the speed of one to say something about the other.
 SAME_SPEED = ("arenas", "rollout_steps", "epochs", "minibatches", "network", "hidden", "lstm", "opponent")
-
-
-def tree_bytes(tree: Any) -> int:
-    """Bytes of all arrays (or their shapes) of a tree."""
-    return sum(leaf.size * leaf.dtype.itemsize for leaf in jax.tree.leaves(tree))
-
-
-def abstract_bank(config: EnvConfig, worlds: int) -> Bank:
-    """The shapes of a bank of so many worlds, without making one."""
-    voxels, columns, n = config.size_x * config.size_y * config.size_z, config.size_x * config.size_y, config.num_mechs
-
-    def shape(dtype: Any, *rest: int) -> Any:
-        return jax.ShapeDtypeStruct((worlds, *rest), dtype)
-
-    remembers = observation_of(config).remembers_sightings(config)
-    return Bank(
-        material=shape(jnp.uint8, voxels),
-        hp=shape(jnp.int16, voxels),
-        collides=shape(jnp.uint32, columns),
-        opaque=shape(jnp.uint32, columns),
-        occupancy=shape(jnp.uint8, columns),
-        telemetry=shape(jnp.uint8, 256),
-        zone=shape(jnp.float32, 3),
-        position=shape(jnp.float32, n, 3),
-        yaw=shape(jnp.float32, n),
-        seed=shape(jnp.int32),
-        observation=shape(jnp.float32, n, observation_layout(config).size),
-        contact_slots=shape(jnp.int32, n, CONTACTS),
-        known=shape(jnp.bool_, n, n) if remembers else None,
-    )
 
 
 def stacked_bytes(jaxpr: Any) -> list[tuple[int, int]]:
@@ -176,6 +146,8 @@ def print_plan(
         table.add_row("expected time", "not known: no run of this game and these sizes under runs/")
     else:
         table.add_row("expected time", f"{steps / rate[0] / 60:.1f} min at {rate[0]:,.0f} steps/s, as in {rate[1]}")
+    for flag, why in described():
+        table.add_row("on a GPU", f"{flag} ({why})")
     table.add_section()
     for name, size in needs.items():
         table.add_row(f"memory: {name}", f"{size / 2**20:,.1f} MiB")

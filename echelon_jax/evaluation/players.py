@@ -16,6 +16,7 @@ from echelon_jax.env.state import EnvParams, EnvState
 from echelon_jax.policies.features import Features, read
 from echelon_jax.policies.network import Network, Params
 from echelon_jax.policies.normalize import Moments
+from echelon_jax.policies.precision import products_in
 
 Rows = Callable[[Array], Array]
 
@@ -118,6 +119,7 @@ class PolicyPlayer:
         """Run the network on its own side's observations."""
         seen = read(self.features, numbers.moments, self.clip, rows(observation))
         never = jnp.zeros(seen.own.shape[:2], bool)
-        carry, distribution, value = self.network.apply(numbers.params, memory.carry, seen, never)
+        with products_in("float32"):
+            carry, distribution, value = self.network.apply(numbers.params, memory.carry, seen, never)
         raw_action = distribution.mode() if self.deterministic else distribution.sample(key)
         return PolicyMemory(carry, value), distribution.action(raw_action)

@@ -29,6 +29,7 @@ from echelon_jax.export.weights import clip_of
 from echelon_jax.intervals import wilson
 from echelon_jax.parity.agent_in_reference import AgentInReference
 from echelon_jax.policies.features import read
+from echelon_jax.policies.precision import products_in
 from echelon_jax.reference.environment import ReferenceEnv
 from echelon_jax.rules.mechs import TEAM_NAMES
 from echelon_jax.runs.checkpoint import Policy, load_policy
@@ -59,7 +60,9 @@ def follow(policy: Policy, module: torch_policy.Policy, seeds: Iterable[int]) ->
 
     def decide(carry: Any, observation: Any, key: Any) -> Any:
         seen = read(network.features, policy.observation_moments, clip, observation)
-        carry, distribution, value = network.apply(policy.params, carry, seen, jnp.zeros(observation.shape[:2], bool))
+        with products_in("float32"):
+            reset = jnp.zeros(observation.shape[:2], bool)
+            carry, distribution, value = network.apply(policy.params, carry, seen, reset)
         heads = (*raw_heads(distribution), value, carry.h, carry.c)
         return carry, distribution.action(distribution.sample(key)), heads
 

@@ -19,6 +19,7 @@ from echelon_jax.policies.factored import Factored
 from echelon_jax.policies.features import read
 from echelon_jax.policies.modern_network import ModernNetwork
 from echelon_jax.policies.network import Carry
+from echelon_jax.policies.precision import products_in
 from echelon_jax.reference.environment import ReferenceEnv
 from echelon_jax.runs.checkpoint import Policy
 
@@ -90,7 +91,9 @@ def _scan(network: Any, clip: float | None) -> Callable[..., Any]:
     def scan(params: Any, moments: Any, carry: Carry, seen: Any, resets: Any) -> Any:
         def step(carry: Carry, now: Any) -> Any:
             now, reset = now
-            carry, distribution, value = network.apply(params, carry, read(network.features, moments, clip, now), reset)
+            observation = read(network.features, moments, clip, now)
+            with products_in("float32"):
+                carry, distribution, value = network.apply(params, carry, observation, reset)
             return carry, (*raw_heads(distribution), value, carry.h, carry.c)
 
         return jax.lax.scan(step, carry, (seen, resets))[1]

@@ -131,7 +131,8 @@ class ModernModule(nn.Module):
             near = self.near[i]
             if near is not None:
                 asked = asked + near * rows[..., group.nearness]
-            weight = jax.nn.softmax(jnp.where(used, asked, MASKED_LOGIT), axis=-1)
+            # The barrier keeps XLA for GPUs from fusing the softmax with the sum below into a Triton kernel, which it cannot tile.
+            weight = jax.lax.optimization_barrier(jax.nn.softmax(jnp.where(used, asked, MASKED_LOGIT), axis=-1))
             pooled = (embedded * weight[..., None]).sum(-2)
         else:
             pooled = embedded.sum(-2) / jnp.maximum(used.sum(-1, keepdims=True, dtype=jnp.float32), 1.0)

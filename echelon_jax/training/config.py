@@ -8,6 +8,7 @@ from typing import Any
 from echelon_jax.agents.registry import TRAINING_OPPONENTS
 from echelon_jax.fields import MAX_SEED, check, documented, field, make_plain
 from echelon_jax.policies.distributions import LOG_STD_RANGE
+from echelon_jax.policies.precision import PRECISIONS
 from echelon_jax.policies.registry import check_network_name
 from echelon_jax.training.curriculum import parse
 from echelon_jax.training.guard import GuardConfig
@@ -87,6 +88,12 @@ class TrainConfig:
     )
     max_grad_norm: float = field(0.5, "Global norm to which gradients are clipped.", low=1e-6, high=1e6)
     network: str = field("modern", "Network: a built-in name, `modern` or `original`, or an import path.")
+    matmul_precision: str = field(
+        "float32",
+        "Precision of the learner's matrix products: `float32`, or faster and coarser on GPUs that have it. Evaluation and"
+        " export always compute in float32.",
+        choices=PRECISIONS,
+    )
     hidden: int = field(128, "Width of the network's encoder.", low=1)
     lstm: int = field(128, "Width of the network's LSTM.", low=1)
     forget_bias: float = field(1.0, "Initial bias of the LSTM's forget gate.", low=-10.0, high=10.0)

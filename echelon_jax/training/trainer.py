@@ -17,6 +17,7 @@ from typing import Any
 import flax.struct
 import jax
 import jax.numpy as jnp
+import optax
 from jaxtyping import Array, Float32, Int32, Key
 
 from echelon_jax.agents.base import Agent, AgentParams
@@ -35,6 +36,7 @@ from echelon_jax.policies.normalize import (
     to_reward_units,
     to_value_units,
 )
+from echelon_jax.policies.precision import products_in
 from echelon_jax.policies.registry import make_network
 from echelon_jax.training import guard, ppo
 from echelon_jax.training.advantages import generalized_advantages
@@ -141,16 +143,16 @@ def make_train(env: BatchEnv, config: TrainConfig, opponent: Agent | None = None
             guard=guard.begin(params, empty_moments(features.own_size), empty_moments()),
         )
 
+    rate_end = config.learning_rate_end if config.anneal else 1.0
+    rate = optax.linear_schedule(config.learning_rate, rate_end * config.learning_rate, config.updates)
+    entropy = optax.linear_schedule(
+        config.entropy_coefficient, config.entropy_end * config.entropy_coefficient, config.updates
+    )
+
     def schedule(update: Int32[Array, ""], lowered: Float32[Array, ""]) -> ppo.UpdateSchedule:
-        done = jnp.clip(update.astype(jnp.float32) / config.updates, 0.0, 1.0)
-
-        def fall(start: float, share: float) -> Float32[Array, ""]:
-            return jnp.float32(start) * (1.0 - (1.0 - share) * done)
-
-        rate_end = config.learning_rate_end if config.anneal else 1.0
         return ppo.UpdateSchedule(
-            learning_rate=lowered * fall(config.learning_rate, rate_end),
-            entropy_coefficient=fall(config.entropy_coefficient, config.entropy_end),
+            learning_rate=jnp.asarray(lowered * rate(update), jnp.float32),
+            entropy_coefficient=jnp.asarray(entropy(update), jnp.float32),
         )
 
     head_units = jnp.asarray(network.entropy_units, jnp.float32)
@@ -177,6 +179,10 @@ def make_train(env: BatchEnv, config: TrainConfig, opponent: Agent | None = None
         return guard.settle(config.guard_config, state.guard, finding, before, learnt, optimizer.init(state.params))
 
     def update(state: TrainState, env_params: EnvParams) -> tuple[TrainState, Metrics]:
+        with products_in(config.matmul_precision):
+            return one_update(state, env_params)
+
+    def one_update(state: TrainState, env_params: EnvParams) -> tuple[TrainState, Metrics]:
         rollout_key, update_key = jax.random.split(jax.random.fold_in(state.key, state.update))
         opponent_params = opponent_numbers.replace(fire_probability=state.opponent_fire.at(state.update))
 

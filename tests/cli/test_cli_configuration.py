@@ -15,10 +15,11 @@ from echelon_jax.cli.common import GameFlags
 from echelon_jax.cli.configuration import page, read_configuration
 from echelon_jax.cli.errors import UsageError
 from echelon_jax.cli.main import main
-from echelon_jax.cli.plan import abstract_bank, known_rate, stacked_bytes
+from echelon_jax.cli.plan import known_rate, stacked_bytes
 from echelon_jax.cli.train import TrainCommand, TrainFlags
 from echelon_jax.config import EnvConfig
 from echelon_jax.env.environment import Echelon
+from echelon_jax.env.shapes import abstract_bank
 from echelon_jax.fields import help_texts
 from echelon_jax.jax_setup import machine_key
 from echelon_jax.runs.description import describe

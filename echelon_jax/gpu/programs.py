@@ -1,0 +1,113 @@
+"""The programs that are compiled for a GPU: the environment's step, the policy's decision, the fused training call.
+
+The only place of this package that knows the trainer's modules.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+
+from echelon_jax.config import EnvConfig
+from echelon_jax.env.autoreset import AutoReset
+from echelon_jax.env.environment import Echelon
+from echelon_jax.env.interfaces import action_layout, observation_layout
+from echelon_jax.env.shapes import abstract_bank, tree_bytes
+from echelon_jax.env.state import EnvParams
+from echelon_jax.policies.features import read
+from echelon_jax.policies.normalize import empty_moments
+from echelon_jax.policies.registry import make_network
+from echelon_jax.sim.rules import sim_rules
+from echelon_jax.training.config import TrainConfig
+from echelon_jax.training.reward_weights import reward_weights
+from echelon_jax.training.trainer import make_train
+
+NAMES = ("env", "policy", "train")
+BANK = 64  # worlds that the environment alone draws from
+
+
+@dataclasses.dataclass(frozen=True)
+class Program:
+    """A program to compile, from shapes alone.
+
+    Attributes:
+        function: compiled by `jax.jit` already.
+        arguments: shapes and dtypes.
+        decisions: decision steps of every arena that one launch takes.
+        facts: what a report should say of it.
+    """
+
+    function: Callable[..., Any]
+    arguments: tuple[Any, ...]
+    decisions: int
+    facts: dict[str, Any]
+
+
+def env_program(config: EnvConfig, arenas: int) -> Program:
+    """The step of an auto-resetting environment under given actions; the state is donated."""
+    env = Echelon(config)
+    params = EnvParams(rules=sim_rules(config), rewards=env.default_rewards(), bank=abstract_bank(config, BANK))
+    keys = jax.eval_shape(lambda: jax.random.split(jax.random.key(0), arenas))
+    state, _ = jax.eval_shape(env.reset_batch, keys, params)
+    actions = jax.ShapeDtypeStruct((arenas, config.num_mechs, action_layout(config).size), jnp.float32)
+    step = jax.jit(AutoReset(env).step_batch, donate_argnums=1)
+    return Program(step, (keys, state, actions, params), 1, {"state_bytes_per_arena": tree_bytes(state) / arenas})
+
+
+def policy_program(config: EnvConfig, train: TrainConfig) -> Program:
+    """One decision of the learner's mechs: normalise, encode, remember, sample, value."""
+    network = make_network(train, config)
+    moments = empty_moments(network.features.own_size)
+
+    def decide(params: Any, carry: Any, raw: Any, reset: Any, key: Any) -> Any:
+        observation = read(network.features, moments, train.observation_clip or None, raw)
+        carry, distribution, value = network.apply(params, carry, observation, reset)
+        return carry, value, distribution.sample(key)
+
+    arenas, team = train.arenas, config.team_size
+    key = jax.eval_shape(lambda: jax.random.key(0))
+    params = jax.eval_shape(network.init, key)
+    arguments = (
+        params,
+        jax.eval_shape(lambda: network.initial_carry(arenas, team)),
+        jax.ShapeDtypeStruct((arenas, team, observation_layout(config).size), jnp.float32),
+        jax.ShapeDtypeStruct((arenas, team), jnp.bool_),
+        key,
+    )
+    return Program(jax.jit(decide), arguments, 1, {"parameters": sum(x.size for x in jax.tree.leaves(params))})
+
+
+def train_program(config: EnvConfig, train: TrainConfig) -> Program:
+    """The fused call: rollouts against the opponent, advantages, updates."""
+    trainer = make_train(AutoReset(Echelon(config)), train)
+    bank = abstract_bank(config, train.bank_size)
+    params = EnvParams(rules=sim_rules(config), rewards=reward_weights(train, config), bank=bank)
+    state = jax.eval_shape(trainer.init, jax.eval_shape(lambda: jax.random.key(0)), params)
+    facts = {
+        "rollout_steps": train.rollout_steps,
+        "updates_per_call": train.updates_per_call,
+        "epochs": train.epochs,
+        "minibatches": train.minibatches,
+        "network": train.network,
+        "bank_bytes": tree_bytes(params.bank),
+        "state_bytes": tree_bytes(state),
+    }
+    return Program(trainer.run_updates, (state, params), train.rollout_steps * train.updates_per_call, facts)
+
+
+def make_program(name: str, config: EnvConfig, arenas: int, overrides: dict[str, Any]) -> Program:
+    """Return a program by its name, at so many arenas; `overrides` are fields of the training preset `gpu`.
+
+    Raises:
+        ValueError: for another name, or a field out of range.
+    """
+    if name not in NAMES:
+        raise ValueError(f"program must be one of {', '.join(NAMES)}, got {name!r}")
+    if name == "env":
+        return env_program(config, arenas)
+    train = TrainConfig.gpu(arenas=arenas, **overrides).validate()
+    return policy_program(config, train) if name == "policy" else train_program(config, train)

@@ -1,0 +1,35 @@
+"""The budget of launches: its history only falls, and what is compiled today keeps within its last entry."""
+
+import pytest
+
+from echelon_jax.gpu.budget import NUMBERS, PROGRAMS, Budgeted, exceeded, measured, read_budget, risen
+from echelon_jax.gpu.target import missing
+
+
+def test_the_budget_only_ever_falls() -> None:
+    for name, history in read_budget().items():
+        assert not risen(history), name
+
+
+def test_a_raised_number_is_found() -> None:
+    assert risen([{"launches": 3, "host_synchronised_loops": 1}, {"launches": 2, "host_synchronised_loops": 2}]) == [
+        "host_synchronised_loops rises from 1 to 2"
+    ]
+
+
+def test_a_number_above_its_budget_is_found() -> None:
+    allowed = dict.fromkeys(NUMBERS, 5)
+    assert exceeded(allowed, allowed) == []
+    assert exceeded(allowed | {"launches": 6}, allowed) == ["launches are 6, the budget is 5"]
+
+
+def test_every_program_has_a_budget() -> None:
+    assert set(read_budget()) == {program.name for program in PROGRAMS}
+
+
+@pytest.mark.parametrize("program", PROGRAMS, ids=lambda program: program.name)
+def test_a_program_compiles_for_the_gpu_within_its_budget(program: Budgeted) -> None:
+    lacks = missing()
+    if lacks is not None:
+        pytest.skip(lacks)
+    assert exceeded(measured(program), read_budget()[program.name][-1]) == []
