@@ -56,19 +56,17 @@ _TRIVIAL: dict[str, float] = dict.fromkeys(Skill._fields, 0.0) | {
     "fire": 0.25, "aim_error": 0.35, "lag": 4.0, "throttle": 0.5, "vents_at": 0.9, "heat_limit": 9.0, "memory": 99.0, "near": 3.0,
 }  # fmt: skip
 _EASY = _TRIVIAL | {
-    "fire": 0.5, "aim_error": 0.15, "lag": 2.0, "throttle": 1.0, "vents_at": 0.75, "spacing": 1.0, "avoids": 1.0,
+    "fire": 0.4, "aim_error": 0.15, "lag": 2.0, "throttle": 0.85, "vents_at": 0.75, "spacing": 1.0, "avoids": 1.0,
 }  # fmt: skip
 _MEDIUM = _EASY | {
-    "fire": 1.0, "aim_error": 0.05, "lag": 1.0, "vents_at": 0.5, "heat_limit": 1.0, "memory": 2.0, "own_range": 1.0,
-    "near": 2.0, "seen": 1.0, "kept": 0.2,
+    "fire": 0.75, "aim_error": 0.12, "throttle": 0.9, "vents_at": 0.5, "heat_limit": 1.0, "memory": 2.0, "own_range": 1.0,
+    "orbit": 0.1, "near": 0.7, "seen": 1.5, "kept": 0.3,
 }  # fmt: skip
 _HARD = _MEDIUM | {
-    "aim_error": 0.0, "lag": 0.0, "vents_at": 0.0, "heat_limit": 0.95, "orbit": 0.2, "near": 1.5, "weak": 0.5, "shared": 0.5,
-    "turned": 0.5, "kept": 0.3,
+    "fire": 0.85, "aim_error": 0.08, "lag": 1.0, "throttle": 1.0, "vents_at": 0.0, "heat_limit": 0.9, "caution": 1.0, "weak": 0.5,
+    "shared": 0.2, "turned": 0.8,
 }  # fmt: skip
-_EXPERT = _HARD | {
-    "orbit": 0.3, "caution": 4.0, "near": 0.7, "seen": 2.0, "weak": 1.0, "shared": 1.0, "turned": 0.8, "kept": 0.8,
-}  # fmt: skip
+_EXPERT = _HARD | {"fire": 1.0, "aim_error": 0.0, "lag": 0.0, "seen": 2.5, "weak": 1.5}
 LEVELS = {"trivial": _TRIVIAL, "easy": _EASY, "medium": _MEDIUM, "hard": _HARD, "expert": _EXPERT}
 PROGRESSIVE = "progressive"
 NAMES = (*LEVELS, PROGRESSIVE)
