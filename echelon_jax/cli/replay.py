@@ -96,15 +96,15 @@ class ReplayCommand:
         set_up_jax(self.threads)
         from echelon_jax.replay.verify import verify
 
-        verdict = verify(replay)
-        if verdict.exact:
+        verification = verify(replay)
+        if verification.exact:
             print(
-                f"{path}: all {verdict.decisions} decisions simulated again, every state is the recorded one to the bit"
+                f"{path}: all {verification.decisions} decisions simulated again, every state is the recorded one to the bit"
             )
             return 0
-        what = ", ".join(verdict.what)
+        what = ", ".join(verification.what)
         print(
-            f"{path}: differs from decision {verdict.first} on, first in {what}, by {verdict.largest:g} at most there"
+            f"{path}: differs from decision {verification.first} on, first in {what}, by {verification.largest:g} at most there"
         )
         return 1
 

@@ -137,7 +137,7 @@ class PolicyPlayer:
         return PolicyMemory(carry, value, probabilities), distribution.action(raw_action)
 
 
-def thoughts(
+def policy_outputs(
     memories: tuple[Any, Any], arenas: int, team: int
 ) -> tuple[Float32[Array, "2 arenas team"], Float32[Array, "2 arenas team choices"] | None]:
     """Return values and probabilities that two players' memories hold, zeros for a player without; None if neither has any."""

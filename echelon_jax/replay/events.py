@@ -71,7 +71,7 @@ class Track:
 
 
 @dataclasses.dataclass
-class Chronicle:
+class EventCollector:
     """Collects what happens as the details of a game's decisions come in, in order."""
 
     config: EnvConfig
@@ -87,7 +87,7 @@ class Chronicle:
 
         Args:
             decision: its number from 0.
-            before: the game's `Small` row before it, numpy.
+            before: the game's `SmallState` row before it, numpy.
             material: uint8 [voxels] before it.
             detail: numpy details of a chunk of decisions; `row` is this one's.
         """
