@@ -73,10 +73,10 @@ def counted_trips(config: EnvConfig, program: str, arenas: int, steps: int) -> t
     """Iterations of loops whose trip count is data, counted in a game on the CPU, and where they are from in words."""
     if not steps or program == "policy":
         return {}, ""
-    from echelon_jax.gpu.compiler import LOOP_WIDTHS
     from echelon_jax.gpu.trips import measure_trips
+    from echelon_jax.sim.widths import ENVIRONMENT_VARIABLE
 
-    os.environ.setdefault(LOOP_WIDTHS, "gpu")
+    os.environ.setdefault(ENVIRONMENT_VARIABLE, "gpu")
     every = max(1, steps // 10)
     trips = measure_trips(config, arenas, steps, every, scripted=program == "train")
     words = f"counted on the CPU at {trips.arenas} arenas in {trips.steps} of {steps} decision steps, {trips.who}"

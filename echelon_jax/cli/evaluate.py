@@ -31,19 +31,19 @@ class EvaluateCommand:
     games: int = 200
     """Games against each opponent; an even number, two per map."""
     arenas: int = 100
-    """Games side by side; an even number. A GPU takes thousands in one launch."""
+    """Games side by side; an even number."""
     seed: int = 0
-    """Of the maps (never used in training) and of every draw."""
+    """Seed of the maps, which training never uses, and of every draw."""
     fire_probability: float = 1.0
-    """Of a `scripted` without a rate; 1 is its full rate."""
+    """Fire rate of a `scripted` opponent whose name gives none; 1 is its full rate."""
     deterministic: bool = False
-    """Act by the policy's most likely action instead of a sample."""
+    """Take the policy's most likely action instead of a sample."""
     json: bool = False
     """Print JSON instead of tables."""
     out: Path | None = None
     """Directory for evaluation.json, evaluation.png (behaviour against the first opponent), the GIF and the replay."""
     gif: int | None = None
-    """Number of a game against the first opponent, from 0, to draw from above as OUT/game<number>.gif."""
+    """Number of a game against the first opponent, counted from 0, to draw from above as OUT/game<number>.gif."""
     replay: int | None = None
     """Likewise, to keep as a replay with its page, OUT/game<number>.echelon and .html."""
     threads: int = 0

@@ -17,7 +17,8 @@ from echelon_jax.config import EnvConfig
 from echelon_jax.env.actions import sanitise
 from echelon_jax.env.episode import zone_distance
 from echelon_jax.env.interfaces import actions_of
-from echelon_jax.env.state import REWARD_COMPONENTS, EnvParams, EnvState, Step
+from echelon_jax.env.reward_terms import reward_part_names, reward_parts
+from echelon_jax.env.state import EnvParams, EnvState, Step
 from echelon_jax.rules.mechs import CLASS_NAMES, LIGHT, MEDIUM, roster
 from echelon_jax.rules.weapons import (
     AUTOCANNON,
@@ -70,7 +71,7 @@ class BehaviourSums(flax.struct.PyTreeNode):
     """Sums over each game so far."""
 
     events: Float32[Array, "arenas mechs events"]  # EVENTS
-    components: Float32[Array, "arenas mechs components"]  # REWARD_COMPONENTS
+    components: Float32[Array, "arenas mechs components"]  # in the order of reward_part_names
     fired: Float32[Array, "arenas mechs weapons"]  # shots
     fired_in_reach: Float32[Array, "arenas mechs weapons"]  # of these, an enemy in reach at either end of the decision
     pulls: Float32[Array, "arenas mechs weapons"]  # decisions with the trigger pulled and the weapon able to fire
@@ -109,7 +110,7 @@ def no_behaviour(config: EnvConfig, state: EnvState) -> BehaviourSums:
 
     return BehaviourSums(
         events=zeros(n, len(EVENTS)),
-        components=zeros(n, len(REWARD_COMPONENTS)),
+        components=zeros(n, len(reward_part_names(config))),
         fired=zeros(n, weapons),
         fired_in_reach=zeros(n, weapons),
         pulls=zeros(n, weapons),
@@ -264,7 +265,7 @@ def count_behaviour(
     first = jnp.where((sums.first_zone < 0) & stood, after.step_count[:, None], sums.first_zone)
     counted = sums.replace(
         events=sums.events + events,
-        components=sums.components + step.info.reward_components,
+        components=sums.components + reward_parts(step.info),
         fired=sums.fired + fired,
         fired_in_reach=sums.fired_in_reach + jnp.where(within, fired, 0.0),
         pulls=sums.pulls + (able & pulls),
@@ -343,7 +344,7 @@ def _class_numbers(config: EnvConfig, b: Behaviour, side: int, which: int, limit
     out["heat"] = _rate(events[_E["heat"]], lived)
     out["over_cap"] = _rate(events[_E["over_cap"]], lived)
     parts = b.components[:, side, team].sum((0, 1)) / mechs
-    out["reward_components"] = {name: float(parts[i]) for i, name in enumerate(REWARD_COMPONENTS)}
+    out["reward_components"] = {name: float(parts[i]) for i, name in enumerate(reward_part_names(config))}
     return out
 
 

@@ -13,11 +13,10 @@ from jaxtyping import Array, Float32, Key
 
 from echelon_jax.agents.base import Agent, AgentParams
 from echelon_jax.env.state import EnvParams, EnvState
+from echelon_jax.policies.acting import outlook
 from echelon_jax.policies.factored import Factored
-from echelon_jax.policies.features import Features, read
 from echelon_jax.policies.network import Network, Params
 from echelon_jax.policies.normalize import Moments
-from echelon_jax.policies.precision import products_in
 
 Rows = Callable[[Array], Array]
 
@@ -104,13 +103,12 @@ class PolicyPlayer:
     """
 
     network: Network
-    features: Features
     clip: float | None = None
     deterministic: bool = False
 
     def init(self, env_params: EnvParams, state: EnvState, team: int) -> Any:
         """Return an empty memory."""
-        arenas, heads = state.step_count.shape[0], self.features.heads
+        arenas, heads = state.step_count.shape[0], self.network.features.heads
         return PolicyMemory(
             carry=self.network.initial_carry(arenas, team),
             value=jnp.zeros((arenas, team), jnp.float32),
@@ -128,10 +126,11 @@ class PolicyPlayer:
         key: Key[Array, ""],
     ) -> tuple[Any, Float32[Array, "arenas team actions"]]:
         """Run the network on its own side's observations."""
-        seen = read(self.features, numbers.moments, self.clip, rows(observation))
-        never = jnp.zeros(seen.own.shape[:2], bool)
-        with products_in("float32"):
-            carry, distribution, value = self.network.apply(numbers.params, memory.carry, seen, never)
+        own = rows(observation)
+        never = jnp.zeros(own.shape[:2], bool)
+        distribution, carry, value = outlook(
+            self.network, self.clip, numbers.params, numbers.moments, memory.carry, own, never
+        )
         raw_action = distribution.mode() if self.deterministic else distribution.sample(key)
         probabilities = distribution.probabilities() if isinstance(distribution, Factored) else None
         return PolicyMemory(carry, value, probabilities), distribution.action(raw_action)

@@ -35,7 +35,8 @@ from echelon_jax.policies.precision import products_in
 from echelon_jax.reference.environment import Arena, ReferenceEnv
 from echelon_jax.rules.materials import OPAQUE
 from echelon_jax.rules.mechs import TEAM_NAMES
-from echelon_jax.runs.checkpoint import Policy, load_policy
+from echelon_jax.runs.checkpoint import load_policy
+from echelon_jax.runs.policy import Policy
 from echelon_jax.sim.rules import sim_rules
 
 Decide = Callable[[np.ndarray], np.ndarray]  # observation [team, obs] -> actions [team, actions]

@@ -1,6 +1,6 @@
-"""The action mask as data: a rule for every component and choice of the heads, read off the raw observation.
+"""The action mask as data: a rule on the raw observation for every component and choice of the heads.
 
-Who evaluates the rules (`Heads.action_mask` in JAX, an exported policy in torch or ONNX) needs no table of the game.
+A program that evaluates the rules (`Heads.action_mask` in JAX, an exported policy in torch or ONNX) needs no table of the game.
 """
 
 from __future__ import annotations
@@ -24,9 +24,10 @@ WEAPON_TRIGGERS = {"primary": PRIMARY, "secondary": SECONDARY, "tertiary": TERTI
 def mask_rules(config: EnvConfig) -> tuple[Rule, ...]:
     """Return a rule for each column of an action mask, in the order of the heads.
 
-    No vertical throttle without jets, no trigger for a weapon that is not carried (or, where the observation tells, cannot fire
-    within the decision), no target in a slot without a known hostile, EWAR only for scouts. The first choice of every
-    categorical head (none, off, the first order) is always allowed.
+    The rules forbid vertical throttle without jets, the trigger of a weapon that the mech does not carry, a target in a slot
+    without a known hostile, and EWAR for all but scouts. If the observation shows that a weapon cannot fire within the
+    decision, its trigger is forbidden too. The first choice of every categorical head (none, off, the first order) is always
+    allowed.
     """
     actions, observation = actions_of(config), observation_of(config)
     rules: list[Rule] = [ALWAYS, ALWAYS, ((observation.is_class(config, {SCOUT, LIGHT}),),), ALWAYS]

@@ -20,7 +20,7 @@ from echelon_jax.rules.weapons import AUTOCANNON, FLAMER, GAUSS, LASER, MISSILE,
 from echelon_jax.sim.rules import SimRules
 from echelon_jax.sim.widths import LoopWidths
 
-# Entries of the observation that must have run out before a weapon fires, and whose cooldown they count.
+# For each weapon: entries of the observation that must have run out before it fires, and the weapons whose cooldown they count.
 COOLDOWNS: dict[int, tuple[tuple[str, int], ...]] = {
     LASER: (("laser_cooldown", LASER),),
     FLAMER: (("kinetic_cooldown", FLAMER),),
@@ -35,7 +35,7 @@ COOLDOWN_SLACK = 1e-3  # share of a cooldown; covers the rounding of the entry
 
 @dataclasses.dataclass(frozen=True)
 class ModernObservation:
-    """Everything a mech can know, in its own frame, every other mech in a slot of its own (docs/rules.md)."""
+    """Everything that a mech can know, in its own frame, with one slot for every other mech."""
 
     @property
     def reading(self) -> Reading:
@@ -78,7 +78,7 @@ class ModernObservation:
         return Condition("any", tuple(row + i for i in range(PACK_SIZE) if PACK_CLASSES[i] in classes))
 
     def weapon_ready(self, config: EnvConfig, weapon: int) -> tuple[Condition, ...]:
-        """The mech runs, and the weapon cools down within the decision."""
+        """The mech is not shut down, and the weapon cools down within the decision."""
         table = self.layout(config)
         conditions = [Condition("none", (table["self/shutdown"].offset,))]
         for name, timed in COOLDOWNS[weapon]:
@@ -111,7 +111,7 @@ class ModernActions:
 
     @property
     def sort_modes(self) -> int:
-        """Every mech has a slot of its own, so there is nothing to order."""
+        """Every mech has its own slot, so there is nothing to order."""
         return 0
 
     def layout(self, config: EnvConfig) -> Layout:
