@@ -9,7 +9,7 @@ import jax
 from jaxtyping import Array, Bool, Float32, Key
 
 from echelon_jax.policies.features import read
-from echelon_jax.policies.network import Distribution, Network, Params
+from echelon_jax.policies.network import Network, Params
 from echelon_jax.policies.normalize import Moments
 from echelon_jax.policies.precision import products_in
 
@@ -22,7 +22,7 @@ def outlook(
     carry: Any,
     observation: Float32[Array, "arenas team obs"],
     reset: Bool[Array, "arenas team"],
-) -> tuple[Distribution, Any, Float32[Array, "arenas team"]]:
+) -> tuple[Any, Any, Float32[Array, "arenas team"]]:
     """Return the distribution of the next action, the memory after the decision, and the value; arguments as for `decide`."""
     seen = read(network.features, moments, clip, observation)
     with products_in("float32"):
