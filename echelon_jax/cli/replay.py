@@ -96,14 +96,16 @@ class ReplayCommand:
         set_up_jax(self.threads)
         from echelon_jax.replay.verify import verify
 
-        result = verify(replay)
-        if result.exact:
+        verification = verify(replay)
+        if verification.exact:
             print(
-                f"{path}: all {result.decisions} decisions simulated again, every state is the recorded one to the bit"
+                f"{path}: all {verification.decisions} decisions simulated again, every state is the recorded one to the bit"
             )
             return 0
-        what = ", ".join(result.what)
-        print(f"{path}: differs from decision {result.first} on, first in {what}, by {result.largest:g} at most there")
+        what = ", ".join(verification.what)
+        print(
+            f"{path}: differs from decision {verification.first} on, first in {what}, by {verification.largest:g} at most there"
+        )
         return 1
 
     def _film(self, replay: Replay) -> int:
