@@ -16,19 +16,17 @@ from echelon_jax.env.observed import Observed
 from echelon_jax.env.rewards import Rewards, Transition
 from echelon_jax.env.state import EnvState, ModernRewardWeights, ObservationMemory
 from echelon_jax.rules.mechs import PACK_CLASSES, PACK_SIZE
-from echelon_jax.rules.weapons import AUTOCANNON, FLAMER, GAUSS, LASER, MISSILE, PAINTER, SMOKE, WEAPONS
+from echelon_jax.rules.weapons import MISSILE, SMOKE, WEAPONS, Timer
 from echelon_jax.sim.rules import SimRules
 from echelon_jax.sim.widths import LoopWidths
 
 # For each weapon: entries of the observation that must have run out before it fires, and the weapons whose cooldown they count.
+# A mech has one weapon on a timer, except on the tube.
 COOLDOWNS: dict[int, tuple[tuple[str, int], ...]] = {
-    LASER: (("laser_cooldown", LASER),),
-    FLAMER: (("kinetic_cooldown", FLAMER),),
-    GAUSS: (("kinetic_cooldown", GAUSS),),
-    AUTOCANNON: (("kinetic_cooldown", AUTOCANNON),),
-    PAINTER: (("painter_cooldown", PAINTER),),
-    MISSILE: (("missile_cooldown", MISSILE), ("smoke_cooldown", SMOKE)),  # one tube for both
-    SMOKE: (("missile_cooldown", MISSILE), ("smoke_cooldown", SMOKE)),
+    number: (("missile_cooldown", MISSILE), ("smoke_cooldown", SMOKE))
+    if weapon.timer is Timer.TUBE
+    else ((f"{weapon.timer.value}_cooldown", number),)
+    for number, weapon in enumerate(WEAPONS)
 }
 COOLDOWN_SLACK = 1e-3  # share of a cooldown; covers the rounding of the entry
 

@@ -16,14 +16,15 @@ import numpy as np
 from echelon_jax.config import EnvConfig
 from echelon_jax.env.layout import Entry, Layout
 from echelon_jax.rules.mechs import CLASS_NAMES, PACK_SIZE, roster
-from echelon_jax.rules.weapons import AUTOCANNON, GAUSS, MISSILE, SMOKE, WEAPON_NAMES
+from echelon_jax.rules.weapons import PROJECTILES, TOP_SHOT_SPEED, WEAPON_NAMES
 
 SHOTS, CLOUDS = 4, 2  # most urgent ones shown
 LOCAL_SIDE, LOCAL_SPACING = 7, 2  # samples a side of the local planes, and voxels between them
 MAP_SIDE = 8  # bins a side of the whole-map planes
 QUARTERS = 4  # steps of a share in the whole-map planes
 STEPS = 4  # voxels up and down that the step plane tells apart
-SHOT_KINDS = (MISSILE, SMOKE, GAUSS, AUTOCANNON)
+SHOT_KINDS = PROJECTILES
+_SHOT_SPEED = f"{TOP_SHOT_SPEED:g} voxels/s"
 EWAR_MODES = ("off", "ecm", "eccm")
 MIRRORINGS = ("even", "odd", "paired")
 LOCAL_PLANES = ("foot", "body", "opaque", "hazard", "step", "mechs")
@@ -159,10 +160,10 @@ SHOT: tuple[_Part, ...] = (
     ("offset_left", 1, "position relative to the mech", "map diagonal", -1, 1, "continuous", "odd"),
     ("offset_up", 1, "position relative to the mech", "map height", -1, 1, "continuous", "even"),
     ("nearness", 1, "8 / (8 + range in voxels)", "", 0, 1, "continuous", "even"),
-    ("velocity_forward", 1, "velocity", "40 voxels/s", -1, 1, "continuous", "even"),
-    ("velocity_left", 1, "velocity", "40 voxels/s", -1, 1, "continuous", "odd"),
-    ("velocity_up", 1, "velocity", "40 voxels/s", -1, 1, "continuous", "even"),
-    ("kind", 4, ", ".join(WEAPON_NAMES[w] for w in SHOT_KINDS), "", 0, 1, "one_hot", "even"),
+    ("velocity_forward", 1, "velocity", _SHOT_SPEED, -1, 1, "continuous", "even"),
+    ("velocity_left", 1, "velocity", _SHOT_SPEED, -1, 1, "continuous", "odd"),
+    ("velocity_up", 1, "velocity", _SHOT_SPEED, -1, 1, "continuous", "even"),
+    ("kind", len(SHOT_KINDS), ", ".join(WEAPON_NAMES[w] for w in SHOT_KINDS), "", 0, 1, "one_hot", "even"),
     ("hostile", 1, "fired by the other team", "", 0, 1, "flag", "even"),
     ("homing", 1, "homes on the mech", "", 0, 1, "flag", "even"),
 )

@@ -40,32 +40,33 @@ from echelon_jax.reference.vec import Vec, clip, distance, wrap_angle
 from echelon_jax.reference.world import VoxelWorld
 from echelon_jax.rules import constants as c
 from echelon_jax.rules import materials as m
-from echelon_jax.rules.mechs import HEAVY, LIGHT, MECH_CLASSES, MEDIUM, PACK_SIZE
+from echelon_jax.rules.mechs import MECH_CLASSES, PACK_SIZE
 from echelon_jax.rules.timers import decrements
 from echelon_jax.rules.weapons import (
-    AUTOCANNON,
-    FLAMER,
-    GAUSS,
-    LASER,
+    BALLISTIC,
+    MAX_AIMED_RANGE,
     MISSILE,
-    PAINTER,
+    PROJECTILES,
+    SEEKING,
     SMOKE,
+    TOP_SHOT_SPEED,
     TRIGGERS,
     WEAPONS,
+    Timer,
+    timed_weapon,
 )
 
-SIGHT_RANGE = 24.0  # voxels up to which sight is looked at for its own sake
+SIGHT_RANGE = MAX_AIMED_RANGE  # voxels up to which sight is looked at for its own sake
 AIRBORNE = 0.25  # voxels over the ground
 SHOTS, CLOUDS = 4, 2  # most urgent shots and nearest clouds shown
-SHOT_KINDS = (MISSILE, SMOKE, GAUSS, AUTOCANNON)
+SHOT_KINDS = PROJECTILES
 RECEDES, HARMLESS, HOMES = 100.0, 200.0, -1000.0  # what makes a shot less or more urgent than its distance
 NEAR = 8.0  # voxels at which nearness is a half
-SPEED, SHOT_SPEED, AGE = 10.0, 40.0, 10.0  # voxels/s, voxels/s, s
+SPEED, SHOT_SPEED, AGE = 10.0, TOP_SHOT_SPEED, 10.0  # voxels/s, voxels/s, s
 TINY = 1e-6
-KINETIC = {HEAVY: GAUSS, MEDIUM: AUTOCANNON, LIGHT: FLAMER}
 DEEDS = ("laser_hit", "missile_launch", "kinetic_fire", "smoke_launch", "paint")  # what a mech is told that it did
 
-PLACED, SEEN, SHOT, CLOUD = 14, 17, 14, 6  # entries of a slot
+PLACED, SEEN, SHOT, CLOUD = 14, 17, 10 + len(SHOT_KINDS), 6  # entries of a slot
 
 
 @dataclasses.dataclass
@@ -262,7 +263,10 @@ def itself(
     to_zone = frame.turn(zone.x - viewer.pos[0], zone.y - viewer.pos[1])
     away = zone.distance(viewer)
     tube = share(viewer.missile_cooldown, WEAPONS[SMOKE if viewer.tube_was_smoke else MISSILE].cooldown, dt)
-    kinetic = WEAPONS[KINETIC.get(viewer.class_id, LASER)].cooldown
+
+    def cooldown(left: float, timer: Timer) -> float:
+        return share(left, WEAPONS[timed_weapon(viewer.class_id, timer)].cooldown, dt)
+
     return [
         1.0,  # alive
         *(float(viewer.pack_row == row) for row in range(PACK_SIZE)),
@@ -287,11 +291,11 @@ def itself(
         spec.hp / 200.0,
         spec.heat_cap / 130.0,
         spec.tonnage / 100.0,
-        share(viewer.laser_cooldown, WEAPONS[LASER].cooldown, dt),
+        cooldown(viewer.laser_cooldown, Timer.LASER),
         0.0 if viewer.tube_was_smoke else tube,
         tube if viewer.tube_was_smoke else 0.0,
-        share(viewer.kinetic_cooldown, kinetic, dt),
-        share(viewer.painter_cooldown, WEAPONS[PAINTER].cooldown, dt),
+        cooldown(viewer.kinetic_cooldown, Timer.KINETIC),
+        cooldown(viewer.painter_cooldown, Timer.PAINTER),
         share(viewer.ams_cooldown, c.AMS_COOLDOWN, dt),
         share(viewer.painted_remaining, c.PAINT_DURATION, dt),
         share(viewer.suppressed_time, c.SUPPRESSION_DURATION, dt),
@@ -342,10 +346,10 @@ def reaches(shooter: Mech, away: float, bearing: float, clear: bool, locked: boo
     def in_arc(weapon: int) -> bool:
         return bearing >= math.cos(math.radians(WEAPONS[weapon].arc_deg / 2))
 
-    for weapon in (LASER, FLAMER, PAINTER):
+    for weapon in SEEKING:
         if fitted(weapon) and clear and away <= WEAPONS[weapon].range and in_arc(weapon):
             return True
-    for weapon in (GAUSS, AUTOCANNON):
+    for weapon in BALLISTIC:
         in_cone = away < WEAPONS[weapon].range and bearing > math.cos(c.KINETIC_CONE)
         if fitted(weapon) and clear and not shooter.fallen and in_cone:
             return True
