@@ -96,16 +96,14 @@ class ReplayCommand:
         set_up_jax(self.threads)
         from echelon_jax.replay.verify import verify
 
-        verdict = verify(replay)
-        if verdict.exact:
+        result = verify(replay)
+        if result.exact:
             print(
-                f"{path}: all {verdict.decisions} decisions simulated again, every state is the recorded one to the bit"
+                f"{path}: all {result.decisions} decisions simulated again, every state is the recorded one to the bit"
             )
             return 0
-        what = ", ".join(verdict.what)
-        print(
-            f"{path}: differs from decision {verdict.first} on, first in {what}, by {verdict.largest:g} at most there"
-        )
+        what = ", ".join(result.what)
+        print(f"{path}: differs from decision {result.first} on, first in {what}, by {result.largest:g} at most there")
         return 1
 
     def _film(self, replay: Replay) -> int:

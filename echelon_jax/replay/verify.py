@@ -17,7 +17,7 @@ from echelon_jax.replay.model import Replay
 from echelon_jax.rules.mechs import MECH_CLASSES, roster
 
 
-class Verdict(NamedTuple):
+class Verification(NamedTuple):
     """What a re-simulation found.
 
     Attributes:
@@ -60,7 +60,7 @@ def game_config(replay: Replay) -> EnvConfig:
         raise ReplayError(f"game must be a valid configuration: {error}") from error
 
 
-def verify(replay: Replay) -> Verdict:
+def verify(replay: Replay) -> Verification:
     """Simulate a replay's game again from its seed, actions and keys, and compare every state with the recorded one.
 
     The map is generated from the seed. Every stored value must agree, and the hash of each whole state, maps included. That holds
@@ -80,11 +80,11 @@ def verify(replay: Replay) -> Verdict:
     last = None
     for d, decided in enumerate(resimulate(config, params, replay["actions"], replay["keys"])):
         if found := _differences(replay, d, decided.before, cap):
-            return Verdict(d, d, *found)
+            return Verification(d, d, *found)
         last = decided.after
     if last is not None and (found := _differences(replay, replay.decisions, last, cap)):
-        return Verdict(replay.decisions, replay.decisions, *found)
-    return Verdict(replay.decisions, None, (), 0.0)
+        return Verification(replay.decisions, replay.decisions, *found)
+    return Verification(replay.decisions, None, (), 0.0)
 
 
 def _check_sizes(replay: Replay, config: EnvConfig) -> None:
