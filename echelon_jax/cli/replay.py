@@ -106,6 +106,10 @@ class ReplayCommand:
         print(
             f"{path}: differs from decision {verification.first} on, first in {what}, by {verification.largest:g} at most there"
         )
+        if corrected := replay.header.get("corrected_decisions"):
+            print(
+                f"It was recorded from another compiled program, and {corrected} of its decisions could not be followed."
+            )
         return 1
 
     def _film(self, replay: Replay) -> int:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import dataclasses
 import hashlib
+import math
 import threading
 from collections.abc import Iterator
 from functools import lru_cache
@@ -34,6 +35,7 @@ from echelon_jax.worldgen.bank import WorldArrays, generate_worlds
 
 CHUNK = 32  # decisions looked at side by side
 DIGEST_BYTES = 16
+CLOSE = 1e-3  # of floats that two programs compute from the same game, per unit of size above 1
 
 
 class Origin(NamedTuple):
@@ -134,7 +136,8 @@ class Resimulated(NamedTuple):
     before: EnvState  # a batch of one
     after: EnvState
     rewards: np.ndarray  # [mechs, components]
-    differs: bool  # the state before was not the recorded one, which was put in its place
+    deviation: float  # largest difference of a float before the decision from the recorded state
+    corrected: bool  # the state reached was not close to the recorded one, which was put in its place
 
 
 def resimulate(
@@ -145,26 +148,41 @@ def resimulate(
     Args:
         actions: float32 [decisions, mechs, actions].
         keys: uint32 [decisions, 2], the words of each decision's key.
-        recorded: rows of the states before each decision; a row that differs from the state reached replaces it.
+        recorded: rows of the states before each decision, perhaps of another program, whose floats may round differently. Where
+            the state reached is not close to one (integers equal, floats within CLOSE), the recorded one is put in its place.
     """
     step = compiled_step(config)
     state = start_state(config, params)
     for d in range(len(actions)):
-        differs = False
+        gap, corrected = 0.0, False
         if recorded is not None:
             wanted = jax.tree.map(lambda x: x[d], recorded)  # noqa: B023
-            differs = not same(jax.device_get(small_state(state, 0)), wanted)
-            if differs:
+            gap = deviation(jax.device_get(small_state(state, 0)), wanted)
+            corrected = gap > CLOSE
+            if corrected:
                 state = with_small_state(state, jax.tree.map(lambda x: jnp.asarray(x)[None], wanted))
         key = jax.random.wrap_key_data(jnp.asarray(keys[d]))[None]
         after, result = step(params, key, state, jnp.asarray(actions[d])[None])
-        yield Resimulated(state, after, np.asarray(result.rewards[0]), differs)
+        yield Resimulated(state, after, np.asarray(result.rewards[0]), gap, corrected)
         state = after
 
 
 def same(a: Any, b: Any) -> bool:
     """Whether two trees of numpy arrays agree in every value."""
     return all(np.array_equal(x, y) for x, y in zip(jax.tree.leaves(a), jax.tree.leaves(b), strict=True))
+
+
+def deviation(a: Any, b: Any) -> float:
+    """Return the largest difference of two trees of numpy arrays, per unit of size above 1; infinite where integers differ."""
+    largest = 0.0
+    for x, y in zip(jax.tree.leaves(a), jax.tree.leaves(b), strict=True):
+        if np.array_equal(x, y):
+            continue
+        if not np.issubdtype(x.dtype, np.floating):
+            return math.inf
+        gap = np.abs(np.float64(x) - y) / np.maximum(1.0, np.abs(y))
+        largest = max(largest, float(np.nan_to_num(gap, nan=math.inf).max()))
+    return largest
 
 
 def digest(state: EnvState) -> np.ndarray:
@@ -223,6 +241,7 @@ class _Building:
     smalls: list[SmallState] = dataclasses.field(default_factory=list)
     digests: list[np.ndarray] = dataclasses.field(default_factory=list)
     corrected: int = 0
+    deviation: float = 0.0  # largest of the decisions that were close
     mismatches: int = 0  # decisions whose substeps, one shot at a time, did not end in the state of the whole step
     material: np.ndarray = dataclasses.field(init=False)
 
@@ -238,7 +257,8 @@ class _Building:
                 shape = (self.config.size_z, self.config.size_y, self.config.size_x)
                 self.material = np.asarray(resimulated.before.sim.grid.material[0]).reshape(shape)
             self._keep(resimulated.before)
-            self.corrected += resimulated.differs
+            self.corrected += resimulated.corrected
+            self.deviation = max(self.deviation, 0.0 if resimulated.corrected else resimulated.deviation)
             waiting.append(resimulated)
             if len(waiting) == self.chunk:
                 self._add_details(d + 1 - len(waiting), waiting)
@@ -294,6 +314,7 @@ class _Building:
             "reason": REASONS[int(frames.reason[-1])],
             "choices": [] if t.probability is None else list(Heads(config).choices),
             "corrected_decisions": self.corrected,
+            "largest_deviation": self.deviation,
             "detail_mismatches": self.mismatches,
         }
         return Replay(header, arrays)
