@@ -83,7 +83,7 @@ def untrained(config: Any, env_config: Any) -> Any:
 
     from echelon_jax.policies.normalize import empty_moments
     from echelon_jax.policies.registry import make_network
-    from echelon_jax.runs.checkpoint import Policy
+    from echelon_jax.runs.policy import Policy
 
     network = make_network(config, env_config)
     params_key, _, _ = jax.random.split(jax.random.key(config.seed), 3)

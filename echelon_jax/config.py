@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from typing import Any
+from typing import Any, NamedTuple
 
 from echelon_jax.fields import check, documented, field, make_plain
+from echelon_jax.plugins import is_import_path
 from echelon_jax.rules.formation import formation_pitch, smallest_map, smallest_rows
 
 OBSERVATION_MODES = ("full", "partial")
@@ -31,7 +32,43 @@ SWITCHES = (
     "corridors_complete",
     "tie_is_draw",
 )
+MAX_TERM_WEIGHT = 1000.0
 MAX_HEIGHT = 32  # a column of voxels is one uint32 word
+
+
+class TermText(NamedTuple):
+    """One reward term as a configuration names it."""
+
+    name: str  # of the function, which is also the name in the metrics
+    path: str  # package.module:name
+    weight: float
+
+
+def parse_reward_terms(text: str) -> tuple[TermText, ...]:
+    """Return the reward terms of a text, in its order; no module is imported.
+
+    Raises:
+        ValueError: one sentence that names what cannot be read.
+    """
+    terms: list[TermText] = []
+    for part in filter(None, (part.strip() for part in text.split(";"))):
+        path, equals, number = (piece.strip() for piece in part.partition("="))
+        if not equals or not is_import_path(path):
+            raise ValueError(
+                f"reward_terms must be package.module:function=weight, several divided by semicolons, got {part!r}"
+            )
+        name = path.partition(":")[2]
+        if name in [term.name for term in terms]:
+            raise ValueError(f"reward_terms must have names of their own, and {name} is there twice")
+        try:
+            weight = float(number)
+        except ValueError:
+            weight = math.nan
+        if not -MAX_TERM_WEIGHT <= weight <= MAX_TERM_WEIGHT:
+            limit = f"{MAX_TERM_WEIGHT:g}"
+            raise ValueError(f"reward_terms must give {name} a weight from -{limit} to {limit}, got {number!r}")
+        terms.append(TermText(name, path, weight))
+    return tuple(terms)
 
 
 def _require(ok: bool, field: str, allowed: str, value: object) -> None:
@@ -93,10 +130,16 @@ class EnvConfig:
     observation: str = field("modern", "Observation vector.", choices=INTERFACES, importable=True)
     actions: str = field("modern", "Action vector.", choices=INTERFACES, importable=True)
     reward: str = field("modern", "Reward (docs/rewards.md).", choices=INTERFACES, importable=True)
+    reward_terms: str = field(
+        "",
+        'Reward terms of your own with their weights, such as "my_module:spread=0.02; my_module:hold_fire=0.1"'
+        " (docs/rewards.md).",
+    )
 
     def __post_init__(self) -> None:
         make_plain(self)
         check(self)
+        parse_reward_terms(self.reward_terms)
         pitch = formation_pitch(self.spawn_without_overlap)
         rows = smallest_rows(self.num_packs, pitch)
         _require(self.size_y >= rows, "size_y", f"at least {rows} for {self.num_packs} packs a team", self.size_y)

@@ -1,4 +1,4 @@
-"""A configuration field in one place: its default, what it is, and what it may be.
+"""A configuration field in one place: its default, its text and its allowed values.
 
 Flags, help texts, validation and docs/configuration.md all read the metadata that `field` writes.
 """
@@ -25,7 +25,7 @@ Config = TypeVar("Config")
 
 @dataclasses.dataclass(frozen=True)
 class Allowed:
-    """What a field may be. `low` and `high` are inclusive, `above` is not; None means no bound."""
+    """The allowed values of a field. `low` and `high` are inclusive, `above` is not; None means no bound."""
 
     kind: type  # int, float, bool or str
     low: float | None = None
@@ -93,7 +93,7 @@ def field(
 
 
 def allowed(kind: type) -> dict[str, Allowed]:
-    """What each field of a dataclass made with `field` may be, by name."""
+    """The allowed values of each field of a dataclass made with `field`, by name."""
     types, result = typing.get_type_hints(kind), {}
     for item in dataclasses.fields(kind):
         told = dict(item.metadata)
@@ -106,7 +106,7 @@ def allowed(kind: type) -> dict[str, Allowed]:
 
 
 def help_texts(kind: type) -> dict[str, str]:
-    """What each field of a dataclass is, by name."""
+    """The text of each field of a dataclass, by name."""
     return {item.name: item.metadata.get("help", "") for item in dataclasses.fields(kind)}
 
 

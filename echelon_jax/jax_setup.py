@@ -56,9 +56,9 @@ def require_device() -> None:
     require_float32()
     try:
         jax.devices()
-    except RuntimeError as error:
+    except (RuntimeError, AssertionError) as error:  # JAX asserts that there is a device where CUDA's plugin is missing
         wanted = getattr(jax.config, "jax_platforms", None)
-        reason = str(error).strip().splitlines()[0]
+        reason = (str(error).strip() or "there is none").splitlines()[0]
         raise ValueError(f"JAX_PLATFORMS must name a device that JAX can use, got {wanted!r}: {reason}") from error
 
 

@@ -1,9 +1,9 @@
-"""`echelon bench`: speed of the environment alone and of fused training, by a definition that stays the same.
+"""`echelon bench`: speed of the environment alone and of fused training, by a fixed definition.
 
 5 against 5 on 60x60x20, full observation, original rules, resets included. `env` plays uniform random actions on both
 sides; `train` is the whole fused update with hidden 128, 128 steps, 4 epochs, 4 minibatches against the scripted
-opponent. An env-step is one decision of one arena, a mech-step one decision of one mech (ten per env-step), a tick
-one substep of one arena (five per env-step).
+opponent. An env-step is one decision of one arena. A mech-step is one decision of one mech; there are ten per env-step. A tick
+is one substep of one arena; there are five per env-step.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class BenchCommand:
     train_arenas: int = 64
     """Arenas of the training benchmark; a multiple of 4."""
     seconds: float = 20.0
-    """Least measuring time per benchmark, after compiling and a warm-up."""
+    """Shortest measuring time per benchmark in seconds, after compiling and a warm-up."""
     json: bool = False
     """Print JSON instead of a table."""
     threads: int = 1
@@ -46,7 +46,7 @@ class BenchCommand:
     compile_for: str | None = None
     """Measure nothing; compile for this GPU (`h100`), which need not be here, and count what it would run (docs/gpu.md)."""
     program: str = "env"
-    """What to compile for it: `env` (a step), `policy` (a decision) or `train` (the preset gpu's fused call)."""
+    """What to compile for it: `env` (a step), `policy` (a decision), `update` (the learner's) or `train` (the fused call)."""
     rules: str = "original"
     """Rule set of what is compiled for it, `original` or `revised`."""
     size: int = SIZE
@@ -56,7 +56,7 @@ class BenchCommand:
     graphs: bool = False
     """Put its loops and conditionals into CUDA graphs."""
     trip_steps: int = 0
-    """Decision steps played here to count iterations of loops whose end is data; with 0 each iterates once when it is entered."""
+    """Decision steps played here to count iterations of loops whose end is data; with 0 a count made before is taken."""
 
     def run(self) -> int:
         """Measure and print; returns the exit status.

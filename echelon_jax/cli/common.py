@@ -30,19 +30,19 @@ class GameFlags:
     mode: str | None = None
     """Observation mode: `full` (the default) or `partial`."""
     observation: str | None = None
-    """Observation vector: `original` or `modern`; by default modern under revised rules and the original's under original ones."""
+    """Observation vector: `original` or `modern`; by default modern with revised rules and original with original rules."""
     actions: str | None = None
-    """Action vector, likewise."""
+    """Action vector: `original` or `modern`, with the same defaults."""
     reward: str | None = None
-    """Reward, likewise (docs/rewards.md)."""
+    """Reward: `original` or `modern`, with the same defaults (docs/rewards.md)."""
     more: tyro.conf.OmitArgPrefixes[EnvFlags] = dataclasses.field(default_factory=EnvFlags)
 
     def config(self, default_size: int, base: dict[str, Any] | None = None) -> EnvConfig:
         """The configuration that these flags ask for.
 
         Args:
-            default_size: edge of the map where nothing says otherwise.
-            base: fields of a saved configuration, which the flags override; without it the rule set's.
+            default_size: edge of the map if no flag gives one.
+            base: fields of a saved configuration, which the flags override; None for those of the rule set.
 
         Raises:
             UsageError: naming the field and its allowed values.

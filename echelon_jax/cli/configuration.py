@@ -1,6 +1,6 @@
-"""Saved configurations: read back exactly, unknown keys refused by name; and the page that lists every field.
+"""Saved configurations, read back exactly with unknown keys refused by name, and the page that lists every field.
 
-python -m echelon_jax.cli.configuration > docs/configuration.md
+`python -m echelon_jax.cli.configuration > docs/configuration.md` makes the page.
 """
 
 from __future__ import annotations

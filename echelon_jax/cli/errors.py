@@ -9,7 +9,7 @@ T = TypeVar("T")
 
 
 class UsageError(Exception):
-    """What the user asked for cannot be done; the message is one clear sentence."""
+    """A request of the user that cannot be fulfilled; the message is one clear sentence."""
 
 
 def checked(make: Callable[..., T], *args: object, **kwargs: object) -> T:

@@ -32,19 +32,21 @@ class EvaluateCommand:
     games: int = 200
     """Games against each opponent; an even number, two per map."""
     arenas: int = 100
-    """Games side by side; an even number. A GPU takes thousands in one launch."""
+    """Games side by side; an even number."""
     seed: int = 0
-    """Of the maps (never used in training) and of every draw."""
+    """Seed of the maps, which training never uses, and of every draw."""
     fire_probability: float = 1.0
-    """Of a `scripted` without a rate; 1 is its full rate."""
+    """Fire rate of a `scripted` opponent whose name gives none; 1 is its full rate."""
     deterministic: bool = False
-    """Act by the policy's most likely action instead of a sample."""
+    """Take the policy's most likely action instead of a sample."""
     json: bool = False
     """Print JSON instead of tables."""
     out: Path | None = None
-    """Directory for evaluation.json, evaluation.png (behaviour against the first opponent) and the GIF."""
+    """Directory for evaluation.json, evaluation.png (behaviour against the first opponent), the GIF and the replay."""
     gif: int | None = None
-    """Number of a game against the first opponent, from 0, to draw from above as OUT/game<number>.gif."""
+    """Number of a game against the first opponent, counted from 0, to draw from above as OUT/game<number>.gif."""
+    replay: int | None = None
+    """The same, to keep as a replay with its page, OUT/game<number>.echelon and .html."""
     threads: int = 0
     """XLA's CPU threads; 0 leaves the choice to XLA."""
 
@@ -61,7 +63,8 @@ class EvaluateCommand:
         from echelon_jax.runs.checkpoint import CheckpointError
         from echelon_jax.viewing.extras import MissingExtra, drawing
 
-        record = Recorder(self.gif) if self.gif is not None else None
+        watched = self.gif if self.gif is not None else self.replay
+        record = Recorder(watched) if watched is not None else None
         try:
             if self.out is not None:
                 drawing("matplotlib.pyplot")  # rather now than after the games
@@ -119,8 +122,14 @@ class EvaluateCommand:
             raise UsageError(f"there is no checkpoint at {self.policy}")
         if not self.opponents:
             raise UsageError("opponents must name at least one")
-        if self.gif is not None and (self.out is None or not 0 <= self.gif < self.games):
-            raise UsageError(f"gif must be a game from 0 to {self.games - 1}, with --out for its place, got {self.gif}")
+        for name in ("gif", "replay"):
+            game = getattr(self, name)
+            if game is not None and (self.out is None or not 0 <= game < self.games):
+                raise UsageError(
+                    f"{name} must be a game from 0 to {self.games - 1}, with --out for its place, got {game}"
+                )
+        if None not in (self.gif, self.replay) and self.gif != self.replay:
+            raise UsageError(f"replay must be the game of --gif, {self.gif}, got {self.replay}")
         for name in self.opponents:
             if not is_agent_name(name) and not Path(name).exists():
                 raise UsageError(f"opponents must be scripted, random or the path of a checkpoint, got {name!r}")
@@ -130,9 +139,31 @@ class EvaluateCommand:
         from echelon_jax.viewing.topdown import write_gif
 
         write_figure(out / "evaluation.png", evaluation_figure(result))
-        if record is not None and record.game is not None:
+        if record is not None and self.gif is not None:
             path = out / f"game{record.game}.gif"
-            write_gif(path, result.env_config, record.frames, a_is_blue=record.game % 2 == 0)
+            write_gif(path, result.env_config, record.frames, a_is_blue=self.gif % 2 == 0)
+        if record is not None and self.replay is not None:
+            self._write_replay(out, self.replay, result, record)
+
+    def _write_replay(self, out: Path, game: int, result: Evaluation, record: Recorder) -> None:
+        import numpy as np
+
+        from echelon_jax.replay.build import Origin, make_replay
+        from echelon_jax.replay.file import SUFFIX, write_replay
+        from echelon_jax.replay.page import write_page
+
+        names = [self.policy.name, Path(self.opponents[0]).name]
+        blue, red = names if game % 2 == 0 else names[::-1]
+        title = f"{names[0]} against {names[1]}, game {game}"
+        trace = record.trace()
+        if trace.value is not None and not np.any(trace.value):
+            trace = trace.replace(value=None)
+        replay = make_replay(
+            result.env_config, trace, Origin(blue, red, title, f"evaluation at update {result.update}")
+        )
+        path = out / f"game{game}{SUFFIX}"
+        write_replay(path, replay)
+        write_page(path.with_suffix(".html"), replay)
 
 
 def show_progress(opponent: str, done: int, total: int) -> None:

@@ -16,7 +16,7 @@ from echelon_jax.fields import check_seed
 from echelon_jax.training.config import PRESETS, TrainConfig
 
 if TYPE_CHECKING:
-    from echelon_jax.runs.checkpoint import Policy
+    from echelon_jax.runs.policy import Policy
 
 FORMATS = {"torch": ".safetensors", "original": ".pt", "onnx": ".onnx"}
 PACKAGES = "this command needs PyTorch and safetensors: pip install 'echelon-jax[torch]'"
@@ -33,11 +33,11 @@ class ExportCommand:
     out: Path | None = None
     """The file to write; by default export/policy with the format's ending, in the run directory."""
     log_std: float | None = None
-    """Only for `original`: the spread of every action component; -20 makes its arena play the policy's mean."""
+    """Only for `original`: log standard deviation of every action component; with -20 its arena plays the policy's mean."""
     check_steps: int = 60
-    """Decisions of the parity check, in the reference environment."""
+    """Number of decisions of the parity check, in the reference environment."""
     seed: int = 0
-    """Of the games of the parity check."""
+    """Seed of the games of the parity check."""
     threads: int = 1
     """XLA's CPU threads; 0 leaves the choice to XLA."""
 
@@ -132,14 +132,14 @@ class ExportCommand:
 
 @dataclasses.dataclass(frozen=True)
 class ImportCommand:
-    """Make a run that trains on from a .pt file, of the original or exported here; `train --resume` goes on with it."""
+    """Make a run from a .pt file that the original wrote or that was exported here; `train --resume` continues it."""
 
     file: tyro.conf.Positional[Path]
     """A checkpoint file in the original's format."""
     run_dir: Path
-    """The run directory to make; `echelon train --resume --run-dir` goes on with it."""
+    """The run directory to make; `echelon train --resume --run-dir` continues it."""
     preset: str = "cpu"
-    """As for `train`."""
+    """Preset, as for `train`."""
     game: tyro.conf.OmitArgPrefixes[GameFlags] = dataclasses.field(default_factory=lambda: GameFlags(rules="original"))
     train: tyro.conf.OmitArgPrefixes[TrainFlags] = dataclasses.field(default_factory=TrainFlags)
     threads: int = 0

@@ -15,8 +15,10 @@ from echelon_jax.cli.errors import UsageError
 from echelon_jax.cli.evaluate import EvaluateCommand
 from echelon_jax.cli.export import ExportCommand, ImportCommand
 from echelon_jax.cli.parity import ParityCommand
+from echelon_jax.cli.replay import ReplayCommand
 from echelon_jax.cli.runs import RunsCommand
 from echelon_jax.cli.train import TrainCommand
+from echelon_jax.cli.watch import WatchCommand
 from echelon_jax.terminal import lenient_output
 
 INTERRUPTED, NOBODY_READS = 130, 141
@@ -24,6 +26,8 @@ INTERRUPTED, NOBODY_READS = 130, 141
 Command = (
     Annotated[TrainCommand, tyro.conf.subcommand("train")]
     | Annotated[EvaluateCommand, tyro.conf.subcommand("evaluate")]
+    | Annotated[WatchCommand, tyro.conf.subcommand("watch")]
+    | Annotated[ReplayCommand, tyro.conf.subcommand("replay")]
     | Annotated[RunsCommand, tyro.conf.subcommand("runs")]
     | Annotated[ArenaCommand, tyro.conf.subcommand("arena")]
     | Annotated[BenchCommand, tyro.conf.subcommand("bench")]

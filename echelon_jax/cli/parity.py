@@ -20,25 +20,25 @@ MAX_FUZZ = 10_000_000
 
 @dataclasses.dataclass(frozen=True)
 class ParityCommand:
-    """Compare with recordings of the original game, with the plain reference, or both; exit status 1 when anything is unexplained.
+    """Compare with recordings of the original, with the plain reference, or both; exit status 1 if anything is unexplained.
 
-    Any of `golden`, `fuzz` and, with `golden`, `reference` may be asked for together.
+    `golden` and `fuzz` may be combined; `reference` needs `golden`.
     """
 
     golden: Path | None = None
-    """Folder of the recordings, with `episodes`, `queries` and `worlds` in it; not compared with without it."""
+    """Folder of the recordings, which holds `episodes`, `queries` and `worlds`; without it nothing is compared with recordings."""
     fuzz: int = 0
-    """Random decision steps made in both simulators, shared by the two shapes whose turn it is (ECHELON_FUZZ_TURN)."""
+    """Number of random decision steps to compare in both simulators, over the two shapes that ECHELON_FUZZ_TURN selects."""
     reference: bool = False
     """Follow the recorded episodes with the plain reference on its own, from the first row to the end."""
     files: tuple[str, ...] = ()
-    """Episodes to compare, by name or shell pattern; all when none is given."""
+    """Episodes to compare, by name or shell pattern; all if none is given."""
     sections: tuple[str, ...] = SECTIONS
     """What to compare: any of `episodes`, `queries`, `worlds`."""
     json: bool = False
     """Print JSON instead of tables."""
     width: int = 64
-    """Arenas stepped at once."""
+    """Number of arenas in one batch."""
     threads: int = 1
     """XLA's CPU threads; 0 leaves the choice to XLA."""
 

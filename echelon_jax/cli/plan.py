@@ -1,4 +1,4 @@
-"""`echelon train --dry-run`: what a run would be and need, from shapes alone; nothing is compiled, nothing is written."""
+"""`echelon train --dry-run`: the plan and the memory of a run, from shapes alone. Nothing is compiled or written."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ SAME_SPEED = ("arenas", "rollout_steps", "epochs", "minibatches", "network", "hi
 
 
 def stacked_bytes(jaxpr: Any) -> list[tuple[int, int]]:
-    """For each outermost loop of a program, in order: bytes it stacks up over its steps, and the most that a loop inside does."""
+    """For each outermost loop of a program: bytes that it stacks over its steps, and the most that an inner loop stacks."""
     found: list[tuple[int, int]] = []
     for equation in jaxpr.eqns:
         inside = []
@@ -40,7 +40,11 @@ def stacked_bytes(jaxpr: Any) -> list[tuple[int, int]]:
             if hasattr(inner, "eqns"):
                 inside += stacked_bytes(inner)
         if equation.primitive.name == "scan":
-            stacked = equation.outvars[equation.params["num_carry"] :]
+            body = equation.params["jaxpr"]
+            body = getattr(body, "jaxpr", body)
+            # A carry leaves the loop in the shape that it has inside; what is stacked up has an axis of steps more.
+            pairs = zip(equation.outvars, body.outvars, strict=True)
+            stacked = [var for var, inner in pairs if var.aval.ndim > inner.aval.ndim]
             own = sum(var.aval.size * var.aval.dtype.itemsize for var in stacked)
             found.append((own, max((max(pair) for pair in inside), default=0)))
         else:
@@ -51,8 +55,8 @@ def stacked_bytes(jaxpr: Any) -> list[tuple[int, int]]:
 def memory(config: TrainConfig, env_config: EnvConfig) -> dict[str, int]:
     """Parameters, and bytes of what a run holds on the device, by name.
 
-    `rollout` is what the T decisions of a rollout leave for the update, `unrolled` the largest that the update itself stacks up
-    over them (the activations of one minibatch that its gradient needs). XLA's own scratch memory is not in it.
+    `rollout` is what the T decisions of a rollout leave for the update. `unrolled` is the most that the update itself stacks over
+    them: the activations of one minibatch that its gradient needs. XLA's own scratch memory is not included.
     """
     trainer = make_train(AutoReset(Echelon(env_config)), config)
     bank = abstract_bank(env_config, config.bank_size)

@@ -1,4 +1,4 @@
-"""`echelon runs`: all runs under a directory with what they were, how far they came, and their best figures."""
+"""`echelon runs`: all runs under a directory with their configurations, updates and best figures."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`echelon train`: one command from nothing to a policy, a checkpoint and a table of games."""
+"""`echelon train`: one command that trains a policy, saves checkpoints and prints a table of games."""
 
 from __future__ import annotations
 
@@ -31,32 +31,32 @@ class TrainCommand:
     preset: str | None = None
     """`smoke` (seconds), `cpu` (the default, six to eight minutes on two cores) or `gpu`."""
     config: Path | None = None
-    """Take the configuration of a run, RUN/config.json, instead of a preset; flags beside it override single fields."""
+    """Use the configuration of a run, RUN/config.json, instead of a preset; other flags override single fields."""
     game: tyro.conf.OmitArgPrefixes[GameFlags] = dataclasses.field(default_factory=GameFlags)
     train: tyro.conf.OmitArgPrefixes[TrainFlags] = dataclasses.field(default_factory=TrainFlags)
     run_dir: Path | None = None
-    """Where the run goes; by default runs/<preset>-<size>-seed<seed>, with a number added if that exists."""
+    """Directory of the run; by default runs/<preset>-<size>-seed<seed>, with a number added if that exists."""
     resume: bool = False
     """Continue the run in --run-dir from its last checkpoint, with its own configuration unless a preset is named. With a preset
     or --config, start it if there is none, so that one command line both starts and requeues a run."""
     start_from: Path | None = None
     """Begin with the policy of this run or checkpoint, trained on other maps, teams or opponents."""
     seeds: int = 1
-    """Learners trained side by side in one program, with the seeds --seed, --seed + 1 and so on, into RUN/seed0, RUN/seed1, ..."""
+    """Number of learners in one program, with the seeds --seed, --seed + 1 and so on, in RUN/seed0, RUN/seed1, ..."""
     save_every: int = 10
-    """Launches that a crash repeats at most (docs/reliability.md); the last state is always saved."""
+    """Most calls that a crash repeats (docs/reliability.md); the last state is always saved."""
     keep: int = 3
-    """Checkpoints that stay: so many of the last ..."""
+    """Number of the last checkpoints that stay."""
     keep_best: bool = True
-    """... and the one whose recent games went best, in RUN/checkpoints/best."""
+    """Also keep the checkpoint with the best recent win rate, in RUN/checkpoints/best."""
     eval_games: int = 100
     """Evaluation games against each opponent at the end; 0 for none."""
     dry_run: bool = False
-    """Print shapes, memory and plan, and stop: nothing is compiled or written."""
+    """Print shapes, memory and plan, and stop. Nothing is compiled or written."""
     wandb: str | None = None
     """Send metrics to this Weights & Biases project as well (needs the extra `wandb`)."""
     time_parts: bool = False
-    """Measure a rollout alone at the start, so that metrics tell rollout and update apart; compiles a second program."""
+    """Measure a rollout alone at the start, so that metrics separate rollout and update; this compiles a second program."""
     threads: int = 0
     """XLA's CPU threads; 0 leaves the choice to XLA."""
 

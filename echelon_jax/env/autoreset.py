@@ -1,4 +1,4 @@
-"""An environment that begins a new episode where one has ended, and keeps what the ended one last showed."""
+"""An environment that begins a new episode where one has ended, and keeps the last observation of the ended one."""
 
 from __future__ import annotations
 
@@ -9,8 +9,17 @@ import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float32, Int32, Key
 
 from echelon_jax.config import EnvConfig
-from echelon_jax.env.checks import unshared
-from echelon_jax.env.environment import Echelon, Maps, bank_maps, select_arenas, state_maps
+from echelon_jax.env.buffers import unshared
+from echelon_jax.env.environment import (
+    Echelon,
+    Maps,
+    alone,
+    bank_maps,
+    batch_of_one,
+    select_arenas,
+    state_maps,
+)
+from echelon_jax.env.spaces import Box
 from echelon_jax.env.state import EnvParams, EnvState, Step
 from echelon_jax.sim.queues import compact
 from echelon_jax.sim.widths import loop_widths
@@ -75,6 +84,26 @@ class AutoReset:
     def config(self) -> EnvConfig:
         """The configuration of the environment."""
         return self.env.config
+
+    def observation_space(self, params: EnvParams | None = None) -> Box:
+        """Space of one mech's observation."""
+        return self.env.observation_space(params)
+
+    def action_space(self, params: EnvParams | None = None) -> Box:
+        """Space of one mech's action."""
+        return self.env.action_space(params)
+
+    def reset(
+        self, key: Key[Array, ""], params: EnvParams, world_index: Int32[Array, ""] | int | None = None
+    ) -> tuple[EnvState, Step]:
+        """Begin an episode in one arena."""
+        return self.env.reset(key, params, world_index)
+
+    def step(
+        self, key: Key[Array, ""], state: EnvState, actions: Float32[Array, "mechs actions"], params: EnvParams
+    ) -> tuple[EnvState, Step]:
+        """One decision step of one arena, then a reset if it ended the episode."""
+        return alone(self.step_batch(key[None], batch_of_one(state), jnp.asarray(actions)[None], params))
 
     def reset_batch(
         self, keys: Key[Array, " arenas"], params: EnvParams, world_index: Int32[Array, " arenas"] | None = None

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, TypeVar
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -11,8 +11,6 @@ from jaxtyping import Array, Float32, Int32
 
 from echelon_jax.config import EnvConfig
 from echelon_jax.env.layout import Layout
-
-Tree = TypeVar("Tree")
 
 
 def check_keys(keys: Any, arenas: int | None = None) -> int:
@@ -81,35 +79,3 @@ def check_actions(config: EnvConfig, layout: Layout, actions: Any, arenas: int) 
         raise ValueError(
             f"actions must have shape {wanted} (arenas, mechs, components of an action), got {jnp.shape(actions)}"
         )
-
-
-def unshared(tree: Tree, *others: Any) -> Tree:
-    """Return a tree in which no two leaves are the same array, nor one of `others`, so that all of it may be donated.
-
-    Outside of `jit` one array may stand in several fields. Inside, leaves are no buffers yet, and nothing is done.
-    """
-    seen = {_buffer(leaf) for leaf in jax.tree.leaves(others) if _is_buffer(leaf)}
-
-    def own(leaf: Any) -> Any:
-        if not _is_buffer(leaf):
-            return leaf
-        buffer = _buffer(leaf)
-        if buffer in seen:
-            leaf = leaf.copy()
-            buffer = _buffer(leaf)
-        seen.add(buffer)
-        return leaf
-
-    return jax.tree.map(own, tree)
-
-
-def _is_buffer(leaf: Any) -> bool:
-    return isinstance(leaf, jax.Array) and not isinstance(leaf, jax.core.Tracer) and leaf.size > 0
-
-
-def _buffer(leaf: Any) -> int:
-    """What tells one array's memory from another's; two arrays may share theirs without being one object."""
-    try:
-        return leaf.unsafe_buffer_pointer()
-    except (AttributeError, ValueError, RuntimeError):  # keys, and arrays on several devices
-        return id(leaf)

@@ -19,11 +19,14 @@ from jaxtyping import Array, Bool, Float32, Int32, Key
 from echelon_jax.config import EnvConfig
 from echelon_jax.env import checks
 from echelon_jax.env.actions import broadcast, sanitise
+from echelon_jax.env.buffers import unshared
 from echelon_jax.env.episode import add_score, episode_outcome, flags, team_hp, zone_distance, zone_tick
 from echelon_jax.env.interfaces import action_layout, actions_of, observation_layout, observation_of, reward_of
 from echelon_jax.env.layout import CONTACTS, Layout
 from echelon_jax.env.observed import Observed
+from echelon_jax.env.reward_terms import check_term_weights, term_rewards, terms_of
 from echelon_jax.env.rewards import Transition
+from echelon_jax.env.spaces import Box, box_of
 from echelon_jax.env.state import (
     REWARD_COMPONENTS,
     STATISTICS,
@@ -89,7 +92,7 @@ def fresh_state(
     false = jnp.zeros((arenas, n), bool)
     zeros = jnp.zeros(arenas, jnp.int32)
     grid = Grid(material=maps.material, hp=maps.hp, collides=maps.collides, opaque=maps.opaque)
-    return EnvState(
+    state = EnvState(
         sim=initial_state(config, rules, grid, position, yaw),
         arena_map=ArenaMap(zone=zone, occupancy=maps.occupancy, telemetry=maps.telemetry, seed=seed),
         messages=jnp.zeros((arenas, n, config.comm_dim), jnp.float32),
@@ -108,6 +111,7 @@ def fresh_state(
         winner=zeros,
         memory=observation_of(config).first_memory(config, position, known),
     )
+    return unshared(state)
 
 
 def observe(config: EnvConfig, rules: SimRules, state: EnvState, widths: LoopWidths | None = None) -> Observed:
@@ -178,6 +182,14 @@ class Echelon:
         """Lowest and highest value of every observation entry, float32 [obs]; infinite where the game does not clip."""
         return self.observation_layout().bounds
 
+    def observation_space(self, params: EnvParams | None = None) -> Box:
+        """Space of one mech's observation; `params` changes nothing and is there because gymnax has it."""
+        return box_of(self.observation_layout())
+
+    def action_space(self, params: EnvParams | None = None) -> Box:
+        """Space of one mech's action; `params` changes nothing and is there because gymnax has it."""
+        return box_of(self.action_layout())
+
     # Parameters and worlds.
 
     def default_rewards(self, gamma: float = 0.99) -> Any:
@@ -197,8 +209,11 @@ class Echelon:
         bank: Bank,
         rules: SimRules | None = None,
         rewards: Any = None,
+        term_weights: Float32[Array, " terms"] | None = None,
     ) -> EnvParams:
         """What a step reads besides the state: the bank, and rules and reward weights (the defaults without them).
+
+        `term_weights` are those of `config.reward_terms`, in order; without them the numbers in that text.
 
         Raises:
             ValueError: if the bank was made for other sizes or teams, the weights are not of the configured reward, or a
@@ -228,6 +243,7 @@ class Echelon:
             rules=sim_rules(c) if rules is None else rules,
             rewards=weights,
             bank=bank,
+            term_weights=check_term_weights(c, term_weights),
         )
 
     def make_bank(self, worlds: WorldArrays, rules: SimRules | None = None) -> Bank:
@@ -295,7 +311,11 @@ class Echelon:
             observation = checks.mark_unknown_worlds(observation, worlds, size)
         arenas, n = state.sim.mechs.alive.shape
         none = jnp.zeros((arenas, n, len(REWARD_COMPONENTS)), jnp.float32)
-        return checks.unshared((state, self._step(params, state, observation, none)), (params, keys))
+        step = self._step(params, state, observation, none)
+        if self.config.reward_terms:
+            terms = jnp.zeros((arenas, n, len(terms_of(self.config))), jnp.float32)
+            step = step.replace(info=step.info.replace(term_rewards=terms))
+        return unshared((state, step), (params, keys))
 
     def step_batch(
         self,
@@ -388,7 +408,12 @@ class Echelon:
         )
         components = jnp.where(over[:, None, None], 0.0, gained.components)
         step = self._step(params, result, seen.observation, components)
-        return checks.unshared((result, step.replace(reward=jnp.where(over[:, None], 0.0, gained.total))))
+        paid, terms = jnp.where(over[:, None], 0.0, gained.total), None
+        if config.reward_terms:
+            terms = term_rewards(config, params.term_weights, state, result, sim.tally)
+            terms = jnp.where(over[:, None, None], 0.0, terms)
+            paid = paid + terms.sum(-1)
+        return unshared((result, step.replace(reward=paid, info=step.info.replace(term_rewards=terms))))
 
     def _step(self, params: EnvParams, state: EnvState, observation: Array, components: Array) -> Step:
         """The result of a step that led to `state`; the reward is zero until it is filled in."""
@@ -425,26 +450,28 @@ class Echelon:
     ) -> tuple[EnvState, Step]:
         """Begin an episode in one arena, in a world drawn from the key or in the given row of the bank."""
         worlds = None if world_index is None else checks.one_row(world_index)
-        return _alone(self.reset_batch(key[None], params, worlds))
+        return alone(self.reset_batch(key[None], params, worlds))
 
     def step(
         self, key: Key[Array, ""], state: EnvState, actions: Float32[Array, "mechs actions"], params: EnvParams
     ) -> tuple[EnvState, Step]:
         """One decision step of one arena with noise from the key."""
-        return _alone(self.step_batch(key[None], _batch_of_one(state), jnp.asarray(actions)[None], params))
+        return alone(self.step_batch(key[None], batch_of_one(state), jnp.asarray(actions)[None], params))
 
     def step_with_noise(
         self, noise: Noise, state: EnvState, actions: Float32[Array, "mechs actions"], params: EnvParams
     ) -> tuple[EnvState, Step]:
         """One decision step of one arena with given draws (a `Noise` without its leading axis)."""
-        return _alone(
-            self.step_batch_with_noise(_batch_of_one(noise), _batch_of_one(state), jnp.asarray(actions)[None], params)
+        return alone(
+            self.step_batch_with_noise(batch_of_one(noise), batch_of_one(state), jnp.asarray(actions)[None], params)
         )
 
 
-def _batch_of_one(tree: Tree) -> Tree:
+def batch_of_one(tree: Tree) -> Tree:
+    """A tree of one arena as a batch of one."""
     return jax.tree.map(lambda leaf: leaf[None], tree)
 
 
-def _alone(tree: Any) -> Any:
+def alone(tree: Any) -> Any:
+    """The one arena of a batch of one."""
     return jax.tree.map(lambda leaf: leaf[0], tree)

@@ -1,6 +1,6 @@
-"""The interface between the game and whoever plays it, in three parts: observation, actions, reward.
+"""The interface between the game and its players, in three parts: observation, actions and reward.
 
-`original/` and `modern/` each hold one implementation of every part. A third one is a folder with the same three classes; a
+`original/` and `modern/` each hold one implementation of every part. A third one is a folder with the same three classes. A
 configuration names it by its import path (`observation="my_package.my_module:MY_OBSERVATION"`).
 """
 
@@ -23,12 +23,12 @@ GAUSSIAN, BERNOULLI, CATEGORICAL = "gaussian", "bernoulli", "categorical"
 
 
 class Condition(NamedTuple):
-    """Something that can be read off an observation.
+    """A condition on entries of an observation.
 
     Attributes:
         kind: "any" (an entry is above 0), "none" (no entry is above 0), or "at_most" (the first entry is at most `limit`).
-        entries: places in the observation.
-        limit: of "at_most".
+        entries: indices in the observation.
+        limit: the limit of "at_most".
     """
 
     kind: str
@@ -45,13 +45,13 @@ class Reading(NamedTuple):
     """How a network reads an observation, by names of its layout table.
 
     Attributes:
-        shared_block: planes of the whole map that all mechs of a side see alike.
-        plane_blocks: other planes.
-        slot_kinds: groups of equal slots, `KIND_0`, `KIND_1` and so on.
-        slot_used: entry of a slot that is 1 where the slot holds something.
-        slot_nearness: entry of a slot that says how near it is; None where there is none.
-        target_slots: the group that targets are chosen from.
-        alive: entry of which one number is above 0 exactly if the mech lives.
+        shared_block: block of the whole-map planes that all mechs of a side see alike.
+        plane_blocks: blocks of the other planes.
+        slot_kinds: groups of equal slots, which are named `KIND_0`, `KIND_1` and so on.
+        slot_used: entry of a slot that is 1 if the slot holds something.
+        slot_nearness: entry of a slot that says how near it is; None if there is none.
+        target_slots: the group from which targets are chosen.
+        alive: entry of which one number is above 0 if and only if the mech lives.
     """
 
     shared_block: str
@@ -67,13 +67,13 @@ class Piece(NamedTuple):
     """One run of components of an action, and the head that makes it.
 
     Attributes:
-        kind: "tanh" (squashed numbers), "sign" (a trigger: 1 or -1), "choice" (`on` at the chosen place, `off` elsewhere), or
-            "switch" (a trigger whose value a choice overrides: level i where choice i > 0 is taken).
+        kind: "tanh" (squashed numbers), "sign" (a trigger: 1 or -1), "choice" (1 for the chosen component, `off` for the
+            others), or "switch" (a trigger whose value a choice overrides: level i if choice i > 0 is taken).
         head: name of the head.
         entry: name of the action's entry.
-        first: of "choice": the first choice that has a component; earlier ones have none.
-        off: of "choice": value of the components that are not chosen.
-        levels: of "switch": the component's value by choice of the head "ewar".
+        first: for "choice", the first choice that has a component; earlier ones have none.
+        off: for "choice", the value of the components that are not chosen.
+        levels: for "switch", the component's value for each choice of the head "ewar".
     """
 
     kind: str
@@ -86,7 +86,7 @@ class Piece(NamedTuple):
 
 @runtime_checkable
 class ObservationInterface(Protocol):
-    """What mechs see, and how a network reads it. Frozen and hashable."""
+    """An observation: what mechs see, and how a network reads it. Implementations are frozen and hashable."""
 
     @property
     def reading(self) -> Reading:
@@ -100,14 +100,14 @@ class ObservationInterface(Protocol):
     def observe(
         self, config: EnvConfig, rules: SimRules, state: EnvState, contact_slots: bool, widths: LoopWidths | None
     ) -> Observed:
-        """Return what every mech sees in a state.
+        """Return what every mech sees in a state, with the original's contact slots if `contact_slots` is true.
 
-        `contact_slots` asks for the original's contact slots as well; `widths` of the loops change no result.
+        `widths` are the widths of the loops, which change no result.
         """
         ...
 
     def remembers_sightings(self, config: EnvConfig) -> bool:
-        """Return whether the memory holds who has seen whom; a bank of worlds then stores who sees whom at first."""
+        """Return whether the memory holds who has seen whom. If so, a bank stores who sees whom at the start."""
         ...
 
     def first_memory(
@@ -116,13 +116,13 @@ class ObservationInterface(Protocol):
         position: Float32[Array, "arenas mechs 3"],
         known: Bool[Array, "arenas mechs mechs"] | None,
     ) -> ObservationMemory | None:
-        """Return the memory at the start of an episode, None where the observation keeps nothing."""
+        """Return the memory at the start of an episode; None if the observation keeps nothing."""
         ...
 
     def later_memory(
         self, memory: ObservationMemory, yaw: Float32[Array, "arenas mechs"], new_yaw: Float32[Array, "arenas mechs"]
     ) -> ObservationMemory:
-        """Return the memory one decision later, in which yaws changed from `yaw` to `new_yaw`."""
+        """Return the memory one decision later; meanwhile yaws changed from `yaw` to `new_yaw`."""
         ...
 
     def is_class(self, config: EnvConfig, classes: set[int]) -> Condition:
@@ -130,21 +130,21 @@ class ObservationInterface(Protocol):
         ...
 
     def weapon_ready(self, config: EnvConfig, weapon: int) -> tuple[Condition, ...]:
-        """Return what must hold for a carried weapon to fire within the decision, as far as the observation tells."""
+        """Return the conditions for a carried weapon to fire within the decision, as far as the observation shows them."""
         ...
 
     def target_known(self, config: EnvConfig, slot: int) -> Rule:
-        """Return where a slot holds a living, known hostile."""
+        """Return the rule that a slot holds a living, known hostile."""
         ...
 
     def loudness(self, sound: Any) -> Any:
-        """Return the loudness behind the entries of the sound block, on a scale on which quadrants add up."""
+        """Return the loudness of the entries of the sound block, on a scale on which quadrants add up."""
         ...
 
 
 @runtime_checkable
 class ActionInterface(Protocol):
-    """What an action means. Frozen and hashable."""
+    """The meaning of actions. Implementations are frozen and hashable."""
 
     @property
     def points_at_contacts(self) -> bool:
@@ -158,7 +158,7 @@ class ActionInterface(Protocol):
 
     @property
     def sort_modes(self) -> int:
-        """Orders of contacts to choose from, 0 where there is no such choice."""
+        """Number of orders of contacts to choose from; 0 without such a choice."""
         ...
 
     def layout(self, config: EnvConfig) -> Layout:
@@ -166,15 +166,15 @@ class ActionInterface(Protocol):
         ...
 
     def target_slots(self, config: EnvConfig) -> int:
-        """Return the slots that a target is chosen from."""
+        """Return the number of slots among which a target is chosen."""
         ...
 
     def pieces(self, config: EnvConfig) -> tuple[Piece, ...]:
-        """Return how an action is put together from the choices of the heads, in the order of its components."""
+        """Return the pieces of an action, which the choices of the heads fill, in the order of its components."""
         ...
 
     def decide(self, config: EnvConfig, state: EnvState, actions: Float32[Array, "arenas mechs actions"]) -> Decision:
-        """Return what sanitised actions mean to the simulation and to the next observation."""
+        """Return the meaning of sanitised actions for the simulation and for the next observation."""
         ...
 
     def from_original(
@@ -189,11 +189,11 @@ class ActionInterface(Protocol):
 
 @runtime_checkable
 class RewardInterface(Protocol):
-    """What a decision step pays. Frozen and hashable."""
+    """The reward of a decision step. Implementations are frozen and hashable."""
 
     @property
     def pays_at_time_up(self) -> bool:
-        """Whether the result of a game is paid when time runs out as well; then no value is added behind that end."""
+        """Whether the result of a game is also paid when time runs out; if so, no value is added after that end."""
         ...
 
     @property

@@ -1,4 +1,4 @@
-"""The implementations of the interface by name, and what a configuration chooses among them: the one place that looks."""
+"""The implementations of the interface by name, and the ones that a configuration chooses; no other file looks them up."""
 
 from __future__ import annotations
 

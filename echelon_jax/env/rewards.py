@@ -1,4 +1,4 @@
-"""What both rewards share: what they are computed from, and their result."""
+"""The common part of all rewards: their input and their result."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ from echelon_jax.sim.state import Tally
 
 
 class Transition(NamedTuple):
-    """One decision step as a reward sees it.
+    """The input of a reward: one decision step.
 
     Attributes:
-        tally: what every mech did and suffered during the step.
+        tally: what happened to and through every mech during the step.
         zone: presence and score ticks after the step.
         outcome: whether and how the game ended with this step.
-        was_alive, alive: which mechs lived before and after it.
-        distance_before, distance_after: voxels from the zone's centre at the step's two ends.
-        radius: of the zone, voxels.
+        was_alive, alive: which mechs lived before and after the step.
+        distance_before, distance_after: distance from the zone's centre before and after the step, in voxels.
+        radius: radius of the zone, in voxels.
     """
 
     tally: Tally
@@ -41,5 +41,5 @@ class Rewards(NamedTuple):
 
 
 def enemy_kills(config: EnvConfig, tally: Tally) -> Int32[Array, "arenas mechs"]:
-    """Kills of enemies alone: `kills` counts those of the own side too unless own_team_counts_against is on."""
+    """Kills of enemies only. `kills` counts kills of the own side too, unless own_team_counts_against is on."""
     return tally.kills if config.own_team_counts_against else tally.kills - tally.friendly_kills

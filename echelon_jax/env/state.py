@@ -121,6 +121,7 @@ class EnvParams(flax.struct.PyTreeNode):
     rules: SimRules
     rewards: RewardWeights | ModernRewardWeights  # of the kind that config.reward names
     bank: Bank
+    term_weights: Float32[Array, " terms"] | None = None  # of config.reward_terms, in order; None where there are none
 
 
 class Info(flax.struct.PyTreeNode):
@@ -138,6 +139,7 @@ class Info(flax.struct.PyTreeNode):
     winner: Int32[Array, " arenas"]
     lost_shots: Int32[Array, " arenas"]
     lost_clouds: Int32[Array, " arenas"]
+    term_rewards: Float32[Array, "arenas mechs terms"] | None = None  # of config.reward_terms, weights included
 
 
 class Step(flax.struct.PyTreeNode):

@@ -18,8 +18,9 @@ from jaxtyping import Array, Bool, Float32, Key
 
 from echelon_jax.env.environment import Echelon
 from echelon_jax.env.state import REASONS, STATISTICS, EnvParams, EnvState
+from echelon_jax.env.trace import Trace, trace_of
 from echelon_jax.evaluation.behaviour import Behaviour, BehaviourSums, behaviour_of, count_behaviour, no_behaviour
-from echelon_jax.evaluation.players import Player, PolicyMemory
+from echelon_jax.evaluation.players import Player, policy_outputs
 from echelon_jax.evaluation.recording import Expected, Frame, Recorder, frame_of
 from echelon_jax.intervals import paired_score, wilson
 from echelon_jax.training.sides import all_rows, learner_first, learner_rows, opponent_rows
@@ -66,6 +67,7 @@ class _Seen(flax.struct.PyTreeNode):
     """What a call records of its steps: the watched arena, and player A's critic."""
 
     frame: Frame
+    trace: Trace
     expected: Expected
 
 
@@ -101,10 +103,13 @@ def make_match(
         # How it was played.
         behaviour, sight, fired = count_behaviour(env.config, env_params, board.behaviour, before, actions, state, step)
         alive = learner_rows(before.sim.mechs.alive & ~before.episode_over[:, None])
-        value = memory_a.value if isinstance(memory_a, PolicyMemory) else jnp.zeros(alive.shape, jnp.float32)
+        values, probabilities = policy_outputs((memory_a, memory_b), *alive.shape)
+        ends, components = step.episode_over, step.info.reward_components
+        outputs = all_rows(*values), None if probabilities is None else all_rows(*probabilities)
         seen = _Seen(
             frame=frame_of(env.config, env_params.rules.heat_cap, before, state, sight, fired, watched),
-            expected=Expected(value=value, reward=learner_rows(step.reward), alive=alive),
+            trace=trace_of(watched, before, actions, keys, ends, components, board.observation, *outputs),
+            expected=Expected(value=values[0], reward=learner_rows(step.reward), alive=alive),
         )
         returns = board.returns + step.reward
         return _Board(state, step.observation, returns, behaviour, memory_a, memory_b), seen
@@ -167,7 +172,7 @@ def play(
         for step in range(0, env.config.max_steps, STEPS_PER_LAUNCH):
             board, over, seen = advance(env_params, a[1], b[1], board, round_key, jnp.int32(step), jnp.int32(watched))
             if record is not None:
-                record.take(seen.frame, seen.expected, watches)
+                record.take(seen.frame, seen.trace, seen.expected, watches)
             done = int(np.asarray(over).sum())
             if progress is not None:
                 progress(min(2 * start + done, 2 * count), 2 * count)

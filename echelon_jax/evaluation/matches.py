@@ -21,7 +21,8 @@ from echelon_jax.evaluation.games import Games, play, summarize_games
 from echelon_jax.evaluation.players import AgentPlayer, PolicyNumbers, PolicyPlayer
 from echelon_jax.evaluation.recording import Recorder
 from echelon_jax.fields import check_seed
-from echelon_jax.runs.checkpoint import Policy, load_policy
+from echelon_jax.runs.checkpoint import load_policy
+from echelon_jax.runs.policy import Policy
 from echelon_jax.training.reward_weights import reward_weights
 from echelon_jax.worldgen.bank import WorldArrays, evaluation_seeds, generate_worlds
 
@@ -54,7 +55,7 @@ class Evaluation:
 def policy_player(policy: Policy, deterministic: bool = False) -> tuple[PolicyPlayer, PolicyNumbers]:
     """Return a loaded policy as (player, numbers)."""
     clip = policy.config.observation_clip or None
-    player = PolicyPlayer(policy.network, policy.network.features, clip, deterministic)
+    player = PolicyPlayer(policy.network, clip, deterministic)
     return player, PolicyNumbers(policy.params, policy.observation_moments)
 
 

@@ -13,10 +13,10 @@ from jaxtyping import Array, Float32, Key
 
 from echelon_jax.agents.base import Agent, AgentParams
 from echelon_jax.env.state import EnvParams, EnvState
-from echelon_jax.policies.features import Features, read
+from echelon_jax.policies.acting import outlook
+from echelon_jax.policies.factored import Factored
 from echelon_jax.policies.network import Network, Params
 from echelon_jax.policies.normalize import Moments
-from echelon_jax.policies.precision import products_in
 
 Rows = Callable[[Array], Array]
 
@@ -74,10 +74,16 @@ class AgentPlayer:
 
 
 class PolicyMemory(flax.struct.PyTreeNode):
-    """The memory of a policy, and its critic's value at the last decision, in the critic's units."""
+    """The memory of a policy, and what it made of the last decision.
+
+    Attributes:
+        value: of its critic, in the critic's units.
+        probabilities: of its heads' choices (`Heads.choices`); None for a policy without such heads.
+    """
 
     carry: Any
     value: Float32[Array, "arenas team"]
+    probabilities: Float32[Array, "arenas team choices"] | None = None
 
 
 class PolicyNumbers(flax.struct.PyTreeNode):
@@ -97,14 +103,17 @@ class PolicyPlayer:
     """
 
     network: Network
-    features: Features
     clip: float | None = None
     deterministic: bool = False
 
     def init(self, env_params: EnvParams, state: EnvState, team: int) -> Any:
         """Return an empty memory."""
-        arenas = state.step_count.shape[0]
-        return PolicyMemory(self.network.initial_carry(arenas, team), jnp.zeros((arenas, team), jnp.float32))
+        arenas, heads = state.step_count.shape[0], self.network.features.heads
+        return PolicyMemory(
+            carry=self.network.initial_carry(arenas, team),
+            value=jnp.zeros((arenas, team), jnp.float32),
+            probabilities=None if heads is None else jnp.zeros((arenas, team, len(heads.choices)), jnp.float32),
+        )
 
     def act(
         self,
@@ -117,9 +126,26 @@ class PolicyPlayer:
         key: Key[Array, ""],
     ) -> tuple[Any, Float32[Array, "arenas team actions"]]:
         """Run the network on its own side's observations."""
-        seen = read(self.features, numbers.moments, self.clip, rows(observation))
-        never = jnp.zeros(seen.own.shape[:2], bool)
-        with products_in("float32"):
-            carry, distribution, value = self.network.apply(numbers.params, memory.carry, seen, never)
+        own = rows(observation)
+        never = jnp.zeros(own.shape[:2], bool)
+        distribution, carry, value = outlook(
+            self.network, self.clip, numbers.params, numbers.moments, memory.carry, own, never
+        )
         raw_action = distribution.mode() if self.deterministic else distribution.sample(key)
-        return PolicyMemory(carry, value), distribution.action(raw_action)
+        probabilities = distribution.probabilities() if isinstance(distribution, Factored) else None
+        return PolicyMemory(carry, value, probabilities), distribution.action(raw_action)
+
+
+def policy_outputs(
+    memories: tuple[Any, Any], arenas: int, team: int
+) -> tuple[Float32[Array, "2 arenas team"], Float32[Array, "2 arenas team choices"] | None]:
+    """Return values and probabilities that two players' memories hold, zeros for a player without; None if neither has any."""
+    policies = [m if isinstance(m, PolicyMemory) else None for m in memories]
+    nothing = jnp.zeros((arenas, team), jnp.float32)
+    values = jnp.stack([nothing if m is None else m.value for m in policies])
+    known = [m.probabilities for m in policies if m is not None and m.probabilities is not None]
+    if not known:
+        return values, None
+    zeros = jnp.zeros_like(known[0])
+    own = [zeros if m is None or m.probabilities is None else m.probabilities for m in policies]
+    return values, jnp.stack(own)

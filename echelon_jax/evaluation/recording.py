@@ -13,6 +13,7 @@ from jaxtyping import Array, Bool, Float32, Int32
 
 from echelon_jax.config import EnvConfig
 from echelon_jax.env.state import EnvState
+from echelon_jax.env.trace import Trace
 from echelon_jax.evaluation.behaviour import Sight
 from echelon_jax.rules.materials import AIR
 
@@ -104,20 +105,33 @@ class Recorder:
     game: int | None = None
     values: bool = False
     frames: list[Frame] = dataclasses.field(default_factory=list)
+    _traces: list[Trace] = dataclasses.field(default_factory=list)
     _expected: list[list[Expected]] = dataclasses.field(default_factory=list)
 
     def begin_round(self) -> None:
         """Note that the next calls play other games."""
         self._expected.append([])
 
-    def take(self, frames: Frame, expected: Expected, watched: bool) -> None:
+    def take(self, frames: Frame, trace: Trace, expected: Expected, watched: bool) -> None:
         """Take the records of some steps (leading axis: steps); `watched` says whether the frames show the wanted game."""
         if watched:
             host = jax.tree.map(np.asarray, frames)
             steps = int((~host.over).sum())
             self.frames += [jax.tree.map(lambda x, i=i: x[i], host) for i in range(steps)]
+            self._traces.append(jax.tree.map(np.asarray, trace))
         if self.values:
             self._expected[-1].append(jax.tree.map(np.asarray, expected))
+
+    def trace(self) -> Trace:
+        """Return the decisions of the watched game, stacked, from which `replay.build.make_replay` makes a replay.
+
+        Raises:
+            ValueError: no game was watched.
+        """
+        if not self._traces:
+            raise ValueError("game must be the number of a game that was played, to make a replay of it")
+        whole: Trace = jax.tree.map(lambda *x: np.concatenate(x), *self._traces)
+        return jax.tree.map(lambda x: x[: int(whole.running.sum())], whole)
 
     def returns(self, gamma: float) -> tuple[np.ndarray, np.ndarray]:
         """Return (value, discounted reward that followed), one row per decision of a living mech of player A.

@@ -32,7 +32,8 @@ from echelon_jax.policies.features import read
 from echelon_jax.policies.precision import products_in
 from echelon_jax.reference.environment import ReferenceEnv
 from echelon_jax.rules.mechs import TEAM_NAMES
-from echelon_jax.runs.checkpoint import Policy, load_policy
+from echelon_jax.runs.checkpoint import load_policy
+from echelon_jax.runs.policy import Policy
 
 Decide = Callable[[np.ndarray], np.ndarray]  # observation [team, obs] -> actions [team, actions]
 

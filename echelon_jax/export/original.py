@@ -42,7 +42,7 @@ from echelon_jax.policies.features import Features, features_of
 from echelon_jax.policies.normalize import Moments, empty_moments
 from echelon_jax.policies.original_network import OriginalNetwork
 from echelon_jax.policies.registry import make_network
-from echelon_jax.runs.checkpoint import Policy
+from echelon_jax.runs.policy import Policy
 from echelon_jax.training.config import TrainConfig
 
 WIDTH = 128  # the original's loaders know no other

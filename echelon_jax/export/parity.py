@@ -21,7 +21,7 @@ from echelon_jax.policies.modern_network import ModernNetwork
 from echelon_jax.policies.network import Carry
 from echelon_jax.policies.precision import products_in
 from echelon_jax.reference.environment import ReferenceEnv
-from echelon_jax.runs.checkpoint import Policy
+from echelon_jax.runs.policy import Policy
 
 TOLERANCE = 1e-5  # float32
 Heads = dict[str, np.ndarray]  # by name: a network's outputs, value, h, c and, where a raw action was given, log_prob

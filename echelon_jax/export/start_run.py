@@ -14,9 +14,10 @@ from echelon_jax.env.interfaces import action_layout
 from echelon_jax.export.weights import ExportError, described
 from echelon_jax.policies.registry import make_network
 from echelon_jax.runs import checkpoint, directory
-from echelon_jax.runs.checkpoint import CheckpointError, Policy
+from echelon_jax.runs.checkpoint import CheckpointError
 from echelon_jax.runs.directory import Claim
 from echelon_jax.runs.lock import RunLock
+from echelon_jax.runs.policy import Policy
 from echelon_jax.runs.warm_start import warm
 from echelon_jax.training.config import TrainConfig
 from echelon_jax.training.trainer import make_train

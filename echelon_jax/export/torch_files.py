@@ -24,7 +24,8 @@ from echelon_jax.export.parity import jax_steps
 from echelon_jax.export.weights import Arrays, ExportError, clip_of, described, normaliser_of, state_of
 from echelon_jax.policies.modern_network import ModernNetwork
 from echelon_jax.policies.original_network import OriginalNetwork
-from echelon_jax.runs.checkpoint import Policy, layout_hash
+from echelon_jax.runs.checkpoint import layout_hash
+from echelon_jax.runs.policy import Policy
 
 
 def write_torch(policy: Policy, path: str | Path) -> list[Path]:
@@ -76,7 +77,9 @@ def state_arrays(policy: Policy) -> Arrays:
     elif isinstance(network, OriginalNetwork):
         state = state_of(policy.params)
     else:
-        raise ExportError(f"no torch module exists for the network {policy.config.network!r}")
+        raise ExportError(
+            f"no torch module exists for the network {policy.config.network!r}: only modern and original can be exported"
+        )
     return state | normaliser_of(policy.observation_moments, network.features, clip_of(policy))
 
 

@@ -61,9 +61,9 @@ class Acted(NamedTuple):
     Attributes:
         action: [*rows, actions] in [-1, 1].
         log_prob: [*rows], log-prob of the action (of the heads together).
-        value: [*rows], in the critic's units (returns less their mean, over their deviation).
+        value: [*rows], in the critic's units: (return - mean) / deviation.
         state: the memory after this observation.
-        raw_action: what the action was made of: [*rows, actions] before tanh, or the heads' choices [*rows, samples].
+        raw_action: [*rows, actions] before tanh, or the heads' choices [*rows, raw].
     """
 
     action: Tensor
@@ -102,7 +102,7 @@ class BasePolicy(nn.Module):
         return State(zeros, zeros.clone())
 
     def choose(self, heads: Sequence[Tensor], deterministic: bool, generator: torch.Generator | None) -> Tensor:
-        """Draw a raw action, or the likeliest where `deterministic`."""
+        """Draw a raw action, or return the likeliest one if `deterministic`."""
         raise NotImplementedError
 
     def action_of(self, raw_action: Tensor) -> Tensor:
@@ -130,7 +130,7 @@ class BasePolicy(nn.Module):
         deterministic: bool = False,
         generator: torch.Generator | None = None,
     ) -> Acted:
-        """Choose actions: a drawn raw action, or where `deterministic` the means and the likeliest choices.
+        """Choose actions: drawn ones, or the means and the likeliest choices if `deterministic`.
 
         Args:
             observation: [mechs, obs] of one team or [arenas, mechs, obs].
@@ -435,15 +435,11 @@ class ModernLayers(nn.Module):
 class ModernPolicy(BasePolicy):
     """Other mechs as sets, maps embedded, an LSTM between LayerNorms, factored heads with masks, a critic that sees the team.
 
-    What an observation and an action are made of is in `plan`, plain numbers from the card: `shared` (start, number) of the map
-    planes that a team sees alike; in the rest, the mech's own part, `numbers` (runs start, stop), `sets` of slots, `planes`
-    and `alive` (runs); `heads` with their columns in raw actions and in action masks; `log_std` (low, high, middle of its range
-    before the squash), `legality` (see Legality), `action` (see action_of), and `classes`: where every mech class has layers of
-    its own, a rule per class by which a row says its class (a dead one says none and gets the first, unused).
+    `plan` describes the parts of an observation and of an action in plain numbers from the card:
 
     - `shared`: start and number of the entries of the map planes that a team's mechs see alike. The rest is the mech's own part.
     - `numbers`, `planes`, `alive`: runs (start, stop) in the own part; `sets`: its groups of slots.
-    - `heads`: their columns in samples and in action masks; `log_std`: low, high and middle of its range before the squash.
+    - `heads`: their columns in raw actions and in action masks; `log_std`: low, high and middle of its range before the squash.
     - `legality`: see Legality; `action`: see `action_of`.
     - `classes`: a rule per class that says whether a row is of that class, if each mech class has layers of its own. A dead mech
       is of none and gets the first layers; nobody uses its outputs.

@@ -16,7 +16,7 @@ from echelon_jax.policies.features import Features
 from echelon_jax.policies.network import Params
 from echelon_jax.policies.normalize import Moments, shift_and_scale
 from echelon_jax.policies.original_network import OriginalNetwork
-from echelon_jax.runs.checkpoint import Policy
+from echelon_jax.runs.policy import Policy
 
 Arrays = dict[str, np.ndarray]
 

@@ -13,10 +13,10 @@ from typing import Any
 
 from echelon_jax.config import EnvConfig
 from echelon_jax.gpu import flags, target
+from echelon_jax.sim.widths import ENVIRONMENT_VARIABLE
 
 # Without a device XLA cannot try kernels out, so it must take its first guess.
 DEVICELESS = flags.Flag("xla_gpu_autotune_level", "0", "there is no device to try kernels on")
-LOOP_WIDTHS = "ECHELON_LOOP_WIDTHS"  # which backend's loop widths a step is traced with, whatever runs it
 ROOT = Path(__file__).resolve().parents[2]
 
 
@@ -81,7 +81,7 @@ def environment(graphs: bool, dump: Path) -> dict[str, str]:
         "JAX_ENABLE_COMPILATION_CACHE": "false",  # a program out of the cache would dump nothing
         "TF_CPP_MIN_LOG_LEVEL": "3",
         "PYTHONPATH": os.pathsep.join(place for place in path if place),
-        LOOP_WIDTHS: os.environ.get(LOOP_WIDTHS, "gpu"),
+        ENVIRONMENT_VARIABLE: os.environ.get(ENVIRONMENT_VARIABLE, "gpu"),  # loop widths, whatever runs the tracing
         "XLA_FLAGS": xla_flags(graphs, dump, os.environ.get("XLA_FLAGS", "")),
     }
 

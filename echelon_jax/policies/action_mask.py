@@ -1,6 +1,6 @@
-"""The action mask as data: a rule for every component and choice of the heads, read off the raw observation.
+"""The action mask as data: a rule on the raw observation for every component and choice of the heads.
 
-Who evaluates the rules (`Heads.action_mask` in JAX, an exported policy in torch or ONNX) needs no table of the game.
+A program that evaluates the rules (`Heads.action_mask` in JAX, an exported policy in torch or ONNX) needs no table of the game.
 """
 
 from __future__ import annotations
@@ -14,22 +14,24 @@ from jaxtyping import Array, Bool, Float32
 from echelon_jax.config import EnvConfig
 from echelon_jax.env.interface import ALWAYS, NEVER, Condition, Rule
 from echelon_jax.env.interfaces import actions_of, observation_of
-from echelon_jax.rules.mechs import LIGHT, SCOUT
-from echelon_jax.rules.weapons import PRIMARY, SECONDARY, SPECIAL, TERTIARY, TRIGGERS
+from echelon_jax.rules.mechs import MECH_CLASSES, SCOUT
+from echelon_jax.rules.weapons import TRIGGER_NAMES, TRIGGERS
 
-WEAPON_TRIGGERS = {"primary": PRIMARY, "secondary": SECONDARY, "tertiary": TERTIARY, "special": SPECIAL}
+WEAPON_TRIGGERS = {name: trigger for trigger, name in TRIGGER_NAMES.items()}
 
 
 @cache
 def mask_rules(config: EnvConfig) -> tuple[Rule, ...]:
     """Return a rule for each column of an action mask, in the order of the heads.
 
-    No vertical throttle without jets, no trigger for a weapon that is not carried (or, where the observation tells, cannot fire
-    within the decision), no target in a slot without a known hostile, EWAR only for scouts. The first choice of every
-    categorical head (none, off, the first order) is always allowed.
+    The rules forbid vertical throttle without jets, the trigger of a weapon that the mech does not carry, a target in a slot
+    without a known hostile, and EWAR for all but scouts. If the observation shows that a weapon cannot fire within the
+    decision, its trigger is forbidden too. The first choice of every categorical head (none, off, the first order) is always
+    allowed.
     """
     actions, observation = actions_of(config), observation_of(config)
-    rules: list[Rule] = [ALWAYS, ALWAYS, ((observation.is_class(config, {SCOUT, LIGHT}),),), ALWAYS]
+    jets = {number for number, c in enumerate(MECH_CLASSES) if c.max_jet_accel > 0}
+    rules: list[Rule] = [ALWAYS, ALWAYS, ((observation.is_class(config, jets),),), ALWAYS]
     rules += [_trigger_rule(config, name) for name in actions.triggers]
     known = [observation.target_known(config, slot) for slot in range(actions.target_slots(config))]
     rules += [ALWAYS, *(rule if config.target_selection else NEVER for rule in known)]

@@ -74,6 +74,17 @@ class Factored(flax.struct.PyTreeNode):
         """Return the environment's action of a raw action."""
         return self.heads.to_action(raw_action)
 
+    def probabilities(self) -> Float32[Array, "*batch choices"]:
+        """Return the probability of each of `Heads.choices`; of a trigger, that it is pressed."""
+        parts = []
+        for head in self.heads.table:
+            if head.kind == BERNOULLI:
+                pressed = jax.nn.sigmoid(self.outputs[head.name])
+                parts.append(jnp.where(self.action_mask[..., head.action_mask], pressed, 0.0))
+            elif head.kind != GAUSSIAN:
+                parts.append(jax.nn.softmax(self._logits(head)))
+        return jnp.concatenate(parts, -1)
+
     def head_log_prob(self, raw_action: Float32[Array, "*batch raw"]) -> Float32[Array, "*batch heads"]:
         """Return each head's log-prob of a raw action.
 

@@ -1,8 +1,8 @@
 """Factored action heads: what a policy chooses, and how a choice becomes an action.
 
-Heads stand in a fixed order: throttle (squashed Gaussian), trigger (Bernoulli each), target, ewar and, where the actions have
-it, sort (categorical), message (squashed Gaussian). A raw action is a flat row of numbers: the Gaussians' values before the
-squash, 0 or 1 per trigger, the index of each choice.
+Heads stand in a fixed order: throttle (squashed Gaussian), trigger (one Bernoulli each), target and ewar (categorical), sort
+(categorical, only if the actions have it) and message (squashed Gaussian). A raw action is a flat row of numbers: the Gaussians'
+values before the squash, 0 or 1 per trigger, and the index of each choice.
 """
 
 from __future__ import annotations
@@ -85,8 +85,18 @@ class Heads:
         return self.table[-1].action_mask.stop
 
     @property
+    def choices(self) -> tuple[str, ...]:
+        """Names of what the heads choose from, as head/choice: each trigger, then the places of each categorical head."""
+        named = []
+        for head in self.table:
+            if head.kind != GAUSSIAN:
+                places = self.triggers if head.kind == BERNOULLI else range(head.size)
+                named += [f"{head.name}/{place}" for place in places]
+        return tuple(named)
+
+    @property
     def actions(self) -> ActionInterface:
-        """What the actions mean."""
+        """The action interface of the configuration."""
         return actions_of(self.config)
 
     @property
@@ -96,7 +106,7 @@ class Heads:
 
     @property
     def targets(self) -> int:
-        """Slots that a target is chosen from."""
+        """Number of slots among which a target is chosen."""
         return self.actions.target_slots(self.config)
 
     def action_mask(self, observation: Float32[Array, "*batch obs"]) -> Bool[Array, "*batch mask"]:

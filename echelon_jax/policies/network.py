@@ -1,9 +1,16 @@
-"""The protocols of networks and action distributions: all that a rollout and the update call."""
+"""The protocols of networks and action distributions: all that a rollout and the update call.
+
+`RecurrentNetwork` is a base class for a network of one's own.
+"""
 
 from __future__ import annotations
 
+import abc
 from typing import Any, NamedTuple, Protocol, runtime_checkable
 
+import jax
+import jax.numpy as jnp
+from flax import linen as nn
 from jaxtyping import Array, Bool, Float32, Key
 
 from echelon_jax.policies.features import Features, Observation
@@ -105,3 +112,93 @@ class Network(Protocol):
     def clip_params(self, params: Params) -> Params:
         """Return the parameters clipped to their ranges, after a gradient step."""
         ...
+
+
+class RecurrentNetwork(abc.ABC):
+    """Base of a network of one's own: a Flax linen module in three parts, and how an observation is read.
+
+    A subclass is a frozen dataclass that gives `features` (policies/features.py:features_of), `module` and `initial_carry`.
+    The module has three methods, of which only `step` runs once per decision when a stored sequence is replayed:
+
+        encode(observation) -> x                what needs no memory; axes [*batch, arenas, mechs]
+        step(carry, x, reset) -> (carry, y)     one decision; the memory starts from that of `initial_carry` where `reset`
+        heads(y) -> (distribution, value)       a Distribution and the value; axes [*batch, arenas, mechs]
+
+    examples/own_network.py shows one. Everything else has a default that a subclass may replace.
+    """
+
+    features: Features  # how the network reads an observation
+
+    @property
+    @abc.abstractmethod
+    def module(self) -> nn.Module:
+        """The linen module with `encode`, `step` and `heads`."""
+
+    @abc.abstractmethod
+    def initial_carry(self, arenas: int, mechs: int) -> Any:
+        """Return the memory at the start of an episode: a pytree whose leaves lead with [arenas, mechs]."""
+
+    @property
+    def head_names(self) -> tuple[str, ...]:
+        """Names of the action heads: one head."""
+        return ("action",)
+
+    @property
+    def entropy_weights(self) -> tuple[float, ...]:
+        """Weight of each head's entropy in the loss: 1."""
+        return (1.0,) * len(self.head_names)
+
+    @property
+    def entropy_units(self) -> tuple[float, ...]:
+        """Choices whose entropies each head adds up: 1."""
+        return (1.0,) * len(self.head_names)
+
+    @property
+    def values_the_dead(self) -> bool:
+        """Whether the critic has a meaningful value for a dead mech: not if it sees that mech's observation alone, all zeros."""
+        return False
+
+    def init(self, key: Key[Array, ""]) -> Params:
+        """Return fresh parameters."""
+        observation = self.features.split(jnp.zeros((1, 1, self.features.size), jnp.float32))
+        inputs = self.initial_carry(1, 1), observation, jnp.zeros((1, 1), bool)
+        return self.module.init(key, *inputs, method=_one_decision)["params"]
+
+    def apply(
+        self, params: Params, carry: Any, observation: Observation, reset: Bool[Array, "arenas mechs"]
+    ) -> tuple[Any, Any, Float32[Array, "arenas mechs"]]:
+        """Run one decision. Return the memory after it, the distribution of actions and the value."""
+        made: Any = self.module.apply({"params": params}, carry, observation, reset, method=_one_decision)
+        return made
+
+    def unroll(
+        self, params: Params, carry: Any, observation: Observation, reset: Bool[Array, "time arenas mechs"]
+    ) -> tuple[Any, Float32[Array, "time arenas mechs"]]:
+        """Run a stored sequence from its first memory, with only `step` in a scan."""
+        _, y = self._remember(params, carry, observation, reset)
+        made: Any = self.module.apply({"params": params}, y, method="heads")
+        return made
+
+    def final_carry(
+        self, params: Params, carry: Any, observation: Observation, reset: Bool[Array, "time arenas mechs"]
+    ) -> Any:
+        """Return the memory after a stored sequence."""
+        return self._remember(params, carry, observation, reset)[0]
+
+    def clip_params(self, params: Params) -> Params:
+        """Return the parameters unchanged."""
+        return params
+
+    def _remember(self, params: Params, carry: Any, observation: Observation, reset: Array) -> tuple[Any, Any]:
+        x = self.module.apply({"params": params}, observation, method="encode")
+
+        def step(carry: Any, now: tuple[Any, Array]) -> tuple[Any, Any]:
+            return self.module.apply({"params": params}, carry, *now, method="step")
+
+        return jax.lax.scan(step, carry, (x, reset))
+
+
+def _one_decision(module: Any, carry: Any, observation: Observation, reset: Array) -> tuple[Any, Any, Array]:
+    carry, y = module.step(carry, module.encode(observation), reset)
+    distribution, value = module.heads(y)
+    return carry, distribution, value

@@ -128,10 +128,38 @@ def make_network(settings: NetworkSettings, env_config: EnvConfig) -> Network:
     factory = load(settings.network, "network")
     if not callable(factory):
         raise ValueError(f"network must name a class or function, and {settings.network} is a {type(factory).__name__}")
-    network = factory(settings, env_config)
+    return check_network(factory(settings, env_config), settings.network)
+
+
+def given_network(given: Network | NetworkFactory | None, settings: NetworkSettings, env_config: EnvConfig) -> Network:
+    """Return a network that a caller hands over: itself, what a factory makes, or without one that of the configuration.
+
+    Raises:
+        ValueError: it is no network, or `make_network` refuses the configured one.
+    """
+    if given is None:
+        return make_network(settings, env_config)
+    require_float32()
+    if isinstance(given, Network) and not isinstance(given, type):
+        return check_network(given, type(given).__name__)
+    if not callable(given):
+        raise ValueError(f"network must be a Network or a callable that makes one, got {type(given).__name__}")
+    return check_network(given(settings, env_config), getattr(given, "__name__", repr(given)))
+
+
+def check_network(network: object, name: str) -> Network:
+    """Return a user's network if it has all that a rollout and the update call.
+
+    Raises:
+        ValueError: something is missing, or it cannot be hashed, so that no program could be compiled for it.
+    """
     if not isinstance(network, Network):
-        lacks = [name for name in _members() if not hasattr(network, name)]
-        raise ValueError(f"network must be a Network, and what {settings.network} makes lacks {', '.join(lacks)}")
+        lacks = [member for member in _members() if not hasattr(network, member)]
+        raise ValueError(f"network must be a Network, and what {name} makes lacks {', '.join(lacks)}")
+    try:
+        hash(network)
+    except TypeError as error:
+        raise ValueError(f"network must be hashable, such as a frozen dataclass, and {name} is not: {error}") from error
     return network
 
 

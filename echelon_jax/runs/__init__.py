@@ -1,1 +1,1 @@
-"""The host's side of a run: runner, checkpoints, metrics, sinks and locks."""
+"""The host's side of a run: runner, checkpoints, migrations, metrics, sinks and locks."""

@@ -1,11 +1,11 @@
-"""Checkpoints: everything a run needs to go on, in directories that are either whole or not there.
+"""Checkpoints: everything that a run needs to go on, in directories that are either whole or not there.
 
     RUN/checkpoints/00000040/manifest.json   format version, run, configurations, worlds, layout hash, checksums
-                             policy/         network parameters and observation normaliser (orbax)
+                             policy/         network parameters and observation normaliser, a tree of named layers (orbax)
                              run/            the rest of the TrainState (orbax)
-    RUN/checkpoints/best/                    the same, of the moment of the highest score
+    RUN/checkpoints/best/                    the same, from the moment of the highest score
 
-A checkpoint is written beside its place, flushed to the disk and renamed into it. Every failure is a `CheckpointError`
+A checkpoint is written under another name, flushed to the disk and renamed. Every failure is a `CheckpointError`
 of one sentence. `saver` writes in the background; `migrations` reads what earlier versions wrote.
 """
 
@@ -25,12 +25,13 @@ import jax
 
 from echelon_jax.config import EnvConfig
 from echelon_jax.env.interfaces import observation_layout
-from echelon_jax.policies.network import Network, Params
-from echelon_jax.policies.normalize import Moments, empty_moments
-from echelon_jax.policies.registry import make_network
+from echelon_jax.policies.network import Network
+from echelon_jax.policies.normalize import empty_moments
+from echelon_jax.policies.registry import NetworkFactory, given_network
 from echelon_jax.runs import migrations, tree_files
 from echelon_jax.runs.migrations import FORMAT
 from echelon_jax.runs.numerics import difference, numerics
+from echelon_jax.runs.policy import Policy
 from echelon_jax.runs.tree_files import Flat, TreeError, first_line
 from echelon_jax.training.config import TrainConfig
 from echelon_jax.training.trainer import TrainState
@@ -48,21 +49,8 @@ class CheckpointError(Exception):
 
 
 @dataclasses.dataclass(frozen=True)
-class Policy:
-    """What playing needs: a network with its parameters and normaliser, and what they were trained for."""
-
-    network: Network
-    params: Params
-    observation_moments: Moments
-    config: TrainConfig
-    env_config: EnvConfig
-    update: int
-    extra: dict[str, Any]
-
-
-@dataclasses.dataclass(frozen=True)
 class Bank:
-    """Which worlds a run played on: seed of the bank, swaps done, and a fingerprint of what the worlds hold."""
+    """The worlds of a run: the seed of the bank, the swaps done, and a fingerprint of the worlds' contents."""
 
     seed: int
     swaps: int
@@ -71,7 +59,7 @@ class Bank:
 
 @dataclasses.dataclass(frozen=True)
 class Manifest:
-    """What a checkpoint says about itself."""
+    """The manifest of a checkpoint: everything that it says about itself."""
 
     path: Path
     update: int
@@ -88,7 +76,7 @@ class Manifest:
 
 @dataclasses.dataclass(frozen=True)
 class Snapshot:
-    """A TrainState copied to the host, with what its manifest will say."""
+    """A TrainState that was copied to the host, with the contents of its manifest."""
 
     update: int
     policy: Flat
@@ -98,7 +86,7 @@ class Snapshot:
 
 
 def layout_hash(env_config: EnvConfig) -> str:
-    """Return a fingerprint of the observation's layout; a policy reads no other."""
+    """Return a fingerprint of the observation's layout. A policy can read no other layout."""
     entries = [(e.name, e.offset, e.size, e.kind) for e in observation_layout(env_config)]
     return hashlib.sha256(json.dumps(entries).encode()).hexdigest()[:16]
 
@@ -113,7 +101,7 @@ def snapshot(
     bank: Bank | None = None,
     score: float | None = None,
 ) -> Snapshot:
-    """Copy a state to the host; afterwards it may be consumed. `extra` is any JSON of the caller."""
+    """Copy a state to the host. The state may be consumed afterwards. `extra` is any JSON data of the caller."""
     fields = {f.name: getattr(state, f.name) for f in dataclasses.fields(state)}
     policy = {name: fields.pop(name) for name in _POLICY_FIELDS}
     manifest = {
@@ -148,7 +136,7 @@ def write(run_dir: str | Path, snap: Snapshot, keep: int = 3, keep_best: bool = 
         folder.mkdir(parents=True, exist_ok=True)
         _mend(folder)
         partial.mkdir()
-        tree_files.write(partial / "policy", snap.policy)
+        tree_files.write(partial / "policy", tree_files.nested(snap.policy))
         tree_files.write(partial / "run", snap.run)
         manifest = {**snap.manifest, "files": tree_files.checksums(partial, _MANIFEST)}
         (partial / _MANIFEST).write_text(json.dumps(manifest, indent=1))
@@ -207,7 +195,7 @@ def saved_updates(run_dir: str | Path) -> list[int]:
 
 
 def read_manifest(path: str | Path) -> Manifest:
-    """Return what the checkpoint at `path` (or the last one of a run) says about itself.
+    """Return the manifest of the checkpoint at `path`, or of the last one of a run.
 
     Raises:
         CheckpointError: missing, foreign, damaged, renamed, or of another format or observation layout.
@@ -245,7 +233,7 @@ def read_manifest(path: str | Path) -> Manifest:
 def require_same(
     manifest: Manifest, config: TrainConfig, env_config: EnvConfig, run: str | None = None, bank: Bank | None = None
 ) -> None:
-    """Refuse a checkpoint that the run which is configured cannot continue.
+    """Refuse a checkpoint that the configured run cannot continue.
 
     Raises:
         CheckpointError: another configuration, run, worlds or settings of JAX; the field is named.
@@ -273,10 +261,10 @@ def restore(
     env_config: EnvConfig,
     fresh: Callable[[], TrainState] | None = None,
 ) -> TrainState:
-    """Return the TrainState saved at `path` (a checkpoint or a run directory), for the run that is configured.
+    """Return the TrainState saved at `path` (a checkpoint or a run directory), for the configured run.
 
     `template` has the wanted shapes and dtypes: `jax.eval_shape(train.init, key, env_params)`. `fresh` makes the state
-    of a new run; a checkpoint of an older format gets from it what it does not have (`migrations.NEW_LEAVES`).
+    of a new run. A checkpoint of an older format takes from it the leaves that it does not have (`migrations.NEW_LEAVES`).
 
     Raises:
         CheckpointError: missing, foreign, damaged, or of another configuration (the field is named).
@@ -293,8 +281,8 @@ def restore(
 
     _verify(manifest)
     try:
-        loaded, _ = tree_files.read(manifest.path / "policy", policy)
         old = manifest.was_format
+        loaded, _ = tree_files.read(manifest.path / "policy", policy, old_path=migrations.policy_path(old))
         rest, _ = tree_files.read(
             manifest.path / "run",
             fields,
@@ -308,28 +296,32 @@ def restore(
     return TrainState(**loaded, **rest)
 
 
-def load_policy(path: str | Path) -> Policy:
+def load_policy(path: str | Path, network: Network | NetworkFactory | None = None) -> Policy:
     """Return the policy saved at `path` (a checkpoint, the best included, or a run directory), ready to play.
+
+    `network` is the one that was handed to `make_train`; without it the configuration of the checkpoint names it.
 
     Raises:
         CheckpointError: missing, foreign, damaged, or of a network that cannot be built here.
     """
     manifest = read_manifest(path)
     try:
-        network = make_network(manifest.config, manifest.env_config)
+        made = given_network(network, manifest.config, manifest.env_config)
     except ValueError as error:
         raise CheckpointError(f"the policy of {manifest.path} cannot be built: {error}") from error
     template = {
-        "params": jax.eval_shape(network.init, jax.random.key(0)),
-        "observation_moments": jax.eval_shape(lambda: empty_moments(network.features.own_size)),
+        "params": jax.eval_shape(made.init, jax.random.key(0)),
+        "observation_moments": jax.eval_shape(lambda: empty_moments(made.features.own_size)),
     }
     _verify(manifest)
     try:
-        loaded, _ = tree_files.read(manifest.path / "policy", template)
+        loaded, _ = tree_files.read(
+            manifest.path / "policy", template, old_path=migrations.policy_path(manifest.was_format)
+        )
     except TreeError as error:
         raise CheckpointError(str(error)) from error
     return Policy(
-        network=network,
+        network=made,
         params=loaded["params"],
         observation_moments=loaded["observation_moments"],
         config=manifest.config,
@@ -357,7 +349,7 @@ def _all(folder: Path) -> list[Path]:
 
 
 def _mend(folder: Path) -> None:
-    """Clear away what a process that died while writing left, and put back what it had set aside."""
+    """Remove what a process left that died while writing, and put back what it had set aside."""
     for leftover in folder.glob(f"{_PARTIAL}*"):
         shutil.rmtree(leftover)
     for aside in folder.glob(f"{_REPLACED}*"):
@@ -369,7 +361,7 @@ def _mend(folder: Path) -> None:
 
 
 def _put(new: Path, target: Path) -> None:
-    """Rename `new` into its place; what was there is set aside first, so that one of the two is always there."""
+    """Rename `new` to its final name. The old directory is set aside first, so one of the two is always there."""
     aside = target.with_name(_REPLACED + target.name)
     if target.exists():
         target.rename(aside)
@@ -379,7 +371,7 @@ def _put(new: Path, target: Path) -> None:
 
 
 def _best_score(folder: Path) -> float:
-    """The score to beat; one that is not there or cannot be read is beaten by any."""
+    """The best score so far; -inf if there is none or it cannot be read."""
     try:
         return float(json.loads((folder / BEST / _MANIFEST).read_text())["score"])
     except (FileNotFoundError, ValueError, KeyError, TypeError):
@@ -387,7 +379,7 @@ def _best_score(folder: Path) -> float:
 
 
 def _link(source: str, target: str) -> None:
-    """A second name for a file that never changes; a copy where the disk has no such thing."""
+    """Make a hard link to a file that never changes, or a copy where the file system has no hard links."""
     try:
         os.link(source, target)
     except OSError:
@@ -407,7 +399,7 @@ def _verify(manifest: Manifest) -> None:
 
 
 def _reason(error: BaseException) -> str:
-    """Why writing failed, in words: the system's own where there are some."""
+    """The reason why writing failed, in the system's words if there are some."""
     for cause in (error, error.__cause__, error.__context__):
         if isinstance(cause, OSError) and cause.strerror:
             return cause.strerror

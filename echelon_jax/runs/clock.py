@@ -1,4 +1,4 @@
-"""Time and memory of a run, measured on the host around the one place where it waits for the device anyway."""
+"""Time and memory of a run, measured on the host where it waits for the device anyway."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def cpu_seconds() -> float:
 
 
 def host_megabytes() -> float:
-    """Return the memory that this process holds now (Linux), or has held at most (elsewhere)."""
+    """Return the memory of this process in MiB: the present amount on Linux, the largest amount elsewhere."""
     try:
         with open("/proc/self/statm") as file:
             return int(file.read().split()[1]) * os.sysconf("SC_PAGE_SIZE") / 2**20
@@ -29,21 +29,21 @@ def host_megabytes() -> float:
 
 
 def device_megabytes() -> float | None:
-    """Return the most that the first device has held, None where its backend does not tell (the CPU)."""
+    """Return the largest amount of memory of the first device in MiB; None if its backend does not report it (the CPU)."""
     told = jax.local_devices()[0].memory_stats()
     return told["peak_bytes_in_use"] / 2**20 if told and "peak_bytes_in_use" in told else None
 
 
 def rollout_alone(update: Callable[[Any, Any], Any]) -> Callable[[Any, Any], Any]:
-    """Return a program that does the rollout of an update (`Train.update`) and nothing else.
+    """Return a program that does only the rollout of an update (`Train.update`).
 
-    Of the results only what the rollout leaves is kept, so XLA drops the gradient steps.
+    It keeps only the results of the rollout, so XLA drops the gradient steps.
     """
     return jax.jit(lambda state, env_params: update(state, env_params)[0].runner_state)
 
 
 def time_rollout(update: Callable[[Any, Any], Any], state: Any, env_params: Any) -> float:
-    """Return the seconds of a rollout alone, measured once; costs one more compilation."""
+    """Return the seconds of a rollout alone, measured once. This compiles one more program."""
     program = rollout_alone(update).lower(state, env_params).compile()  # type: ignore[attr-defined]
     jax.block_until_ready(program(state, env_params))
     began = time.perf_counter()
@@ -54,15 +54,15 @@ def time_rollout(update: Callable[[Any, Any], Any], state: Any, env_params: Any)
 class CallClock:
     """Wall and processor time from the end of one call to the end of the next.
 
-    Launches overlap with the work on the one before, so a call has no beginning that the host sees; what is measured is how
-    long the run takes per call, saving and reporting included.
+    A call overlaps with the reporting of the call before, so the host does not see where it begins. The clock measures how long
+    the run takes per call, with saving and reporting.
     """
 
     def __init__(self) -> None:
         self.restart()
 
     def restart(self) -> None:
-        """Begin anew, for example after compiling."""
+        """Start again, for example after compiling."""
         self.wall, self.cpu = time.perf_counter(), cpu_seconds()
 
     def lap(self) -> tuple[float, float]:

@@ -1,4 +1,4 @@
-"""What a run says about itself: the description it is started with, its summary at the end, and a list of all runs."""
+"""Descriptions of runs: the description at the start, the summary at the end, and a list of all runs."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def describe(config: TrainConfig, env_config: EnvConfig) -> dict[str, Any]:
 
 @dataclasses.dataclass(frozen=True)
 class RunSummary:
-    """One run as `echelon runs` lists it; what a run does not tell is None."""
+    """One run as `echelon runs` lists it; None for what the run's files do not say."""
 
     path: Path
     what: str  # game, network and opponent in a few words
@@ -65,7 +65,7 @@ class RunSummary:
 
 
 def best_win_rate(lines: list[dict[str, Any]], episodes: int = 50) -> float | None:
-    """Return the best win rate over consecutive calls that ended at least so many episodes (all of them if fewer)."""
+    """Return the best win rate over consecutive calls with at least so many ended episodes, or over all if there are fewer."""
     best, wins, played = None, 0.0, 0.0
     for line in lines:
         if line.get("win_rate") is not None:
@@ -76,7 +76,7 @@ def best_win_rate(lines: list[dict[str, Any]], episodes: int = 50) -> float | No
 
 
 def read_lines(run_dir: Path) -> list[dict[str, Any]]:
-    """Return the lines of a run's metrics.jsonl, empty if there is none; a line that a crash cut short is left out."""
+    """Return the lines of a run's metrics.jsonl; none if there is no file. A line that a crash cut short is left out."""
     try:
         texts = (run_dir / "metrics.jsonl").read_text().splitlines()
     except OSError:
@@ -91,7 +91,7 @@ def read_lines(run_dir: Path) -> list[dict[str, Any]]:
 
 
 def summary_of(run_dir: Path) -> RunSummary:
-    """Return what a run directory tells.
+    """Return the summary of a run directory.
 
     Raises:
         ValueError: it holds no readable config.json.
@@ -136,7 +136,7 @@ def list_runs(folder: Path) -> list[RunSummary]:
 
 
 def write_summary(run_dir: Path, seconds: float, stopped: bool) -> None:
-    """Write RUN/summary.json: what the run was, how far it came, its best and last figures.
+    """Write RUN/summary.json: the configuration of the run, the updates done, its best and last figures.
 
     Raises:
         CheckpointError: it cannot be written.

@@ -1,4 +1,4 @@
-"""The life of a run directory: who it belongs to, what it was last told, and what a start in it means.
+"""The life of a run directory: its owner, its last settings, and the meaning of a start in it.
 
     nothing there           a new run; config.json is made exclusively, whole or not at all
     config.json alone       the start before ended before its first checkpoint: the run starts anew under its identity
@@ -29,7 +29,7 @@ CONFIG = "config.json"
 
 @dataclasses.dataclass(frozen=True)
 class Claim:
-    """What a start in a directory means.
+    """The meaning of a start in a directory.
 
     Attributes:
         described: the contents of config.json; None if there is none yet.
@@ -47,7 +47,7 @@ class Claim:
 
 
 def look(run_dir: Path, config: TrainConfig, env_config: EnvConfig, resume: bool, at: int | None = None) -> Claim:
-    """Return what a start in a directory means; nothing is written.
+    """Return the meaning of a start in a directory. Nothing is written.
 
     `resume` allows to go on from a checkpoint, the last one or that of update `at`. Without a checkpoint both start: at
     update 0, under the identity of the start before if there was one.
@@ -72,7 +72,7 @@ def look(run_dir: Path, config: TrainConfig, env_config: EnvConfig, resume: bool
 
 
 def tell(run_dir: Path, claim: Claim, config: TrainConfig, env_config: EnvConfig, identity: Mapping[str, Any]) -> Claim:
-    """Write down what the run is told to be, under its lock, and return the claim as it stands then.
+    """Write the settings of the run under its lock, and return the claim as it is then.
 
     A new directory gets its config.json, with the `identity` of the run ("run", and where it begins); in one that is known,
     the fields that may change become those that it is told now.
@@ -98,7 +98,7 @@ def tell(run_dir: Path, claim: Claim, config: TrainConfig, env_config: EnvConfig
 
 
 def undo(run_dir: Path, made: Sequence[Path]) -> None:
-    """Remove what a start that came to nothing has put into a directory, and the directories that it has `made`."""
+    """Remove what a failed start has written into a directory, and the directories that it has `made`."""
     for name in (CONFIG, "wandb_id", ".lock"):
         (run_dir / name).unlink(missing_ok=True)
     for name in ("wandb", "tensorboard", "checkpoints"):
@@ -131,7 +131,7 @@ def read_config(run_dir: Path) -> dict[str, Any] | None:
 def _require_same(
     run_dir: Path, described: dict[str, Any], config: TrainConfig, env_config: EnvConfig, holds: str
 ) -> None:
-    """Refuse to start anew in a directory whose configuration is another one."""
+    """Refuse a new start in a directory with another configuration."""
     try:
         before = migrations.train_config(described["train"]), migrations.env_config(described["env"])
     except (KeyError, TypeError, ValueError) as error:

@@ -1,4 +1,4 @@
-"""What the guard found, on the host: RUN/events.jsonl, a note on the console, and RUN/guard_report.json when it gives up."""
+"""The log of the guard on the host: RUN/events.jsonl, a note on the console, and RUN/guard_report.json when it gives up."""
 
 from __future__ import annotations
 
@@ -28,8 +28,8 @@ class GuardLog:
 
     Args:
         run_dir: where events.jsonl and guard_report.json go.
-        names: what the findings are called.
-        note: told each event as a sentence.
+        names: the names of the findings.
+        note: is called with each event as a sentence.
     """
 
     def __init__(self, run_dir: Path, names: Names, note: Callable[[str], None]) -> None:
@@ -38,7 +38,7 @@ class GuardLog:
         self._last: deque[dict[str, Any]] = deque(maxlen=_REMEMBERED)
 
     def take(self, report: Report | None, last_update: int) -> dict[str, float | None]:
-        """Log what happened in the call that ended with an update; return its numbers for the metrics.
+        """Log the events of the call that ended with an update, and return its numbers for the metrics.
 
         Raises:
             CheckpointError: the events cannot be written.
@@ -66,7 +66,7 @@ class GuardLog:
         }
 
     def give_up(self, state: GuardState, config: TrainConfig, checkpoint: Path) -> RunStopped:
-        """Write the report and return what to raise."""
+        """Write the report and return the exception to raise."""
         path = self.run_dir / "guard_report.json"
         counts = {cause: int(n) for cause, n in zip(CAUSES, np.asarray(state.counts), strict=True)}
         content = {

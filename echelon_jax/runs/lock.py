@@ -1,4 +1,4 @@
-"""One process to a run: a lock that the system lets go of when the process ends, however it ends.
+"""One process per run: a lock that the system releases when the process ends, however it ends.
 
 It is a record lock (`lockf`) rather than the `flock` of the library filelock: a record lock belongs to the process, so
 that a forked worker does not keep a run locked after its parent has died. The file system may be one that has no locks.

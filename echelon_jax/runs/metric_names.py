@@ -1,6 +1,6 @@
-"""What every metric of a run means, by name; `*` stands for one part of a name. The page is made by
+"""The meaning of every metric of a run, by name; `*` stands for one part of a name.
 
-python -m echelon_jax.runs.metric_names > docs/metrics.md
+`python -m echelon_jax.runs.metric_names > docs/metrics.md` makes the page.
 """
 
 from __future__ import annotations
@@ -11,73 +11,73 @@ import sys
 from echelon_jax.markdown import table
 
 MEANINGS: dict[str, dict[str, str]] = {
-    "Where the run is, how fast, how large": {
-        "update": "updates done; the axis",
+    "Progress, speed and memory": {
+        "update": "updates done; the axis of all curves",
         "env_steps": "decisions of whole arenas since the run began",
-        "env_steps_per_second": "over the call, from the end of the one before: saving and reporting are in it",
-        "env_steps_per_cpu_second": "the same per second of processor time, all threads together",
-        "seconds/call": "wall time of the call, as above",
-        "seconds/compile": "of the training program, or of loading it from the compilation cache",
-        "seconds/rollout": "of one rollout alone, measured once before training with `--time-parts`; without that not measured, "
-        "since a call is one fused program",
-        "seconds/update": "of one update without its rollout: the call per update less `seconds/rollout`; with `--time-parts`",
+        "env_steps_per_second": "over the time between the ends of two calls, which includes saving and reporting",
+        "env_steps_per_cpu_second": "the same per second of processor time of all threads together",
+        "seconds/call": "wall time between the ends of two calls",
+        "seconds/compile": "time to compile the training program, or to load it from the compilation cache",
+        "seconds/rollout": "time of one rollout alone, measured once before training with `--time-parts`; null without that flag, "
+        "because a call is one fused program",
+        "seconds/update": "time of one update without its rollout: `seconds/call` per update minus `seconds/rollout`",
         "memory/host_mb": "memory of the process, MiB",
-        "memory/device_mb": "most that the device has held, MiB; none on the CPU, which does not tell",
+        "memory/device_mb": "largest memory of the device so far, MiB; null on the CPU, which does not report it",
     },
-    "The game, over episodes that ended in the launch": {
-        "episodes": "how many ended",
-        "win_rate": "share that the learner won",
-        "loss_rate": "share that it lost",
+    "The game, over episodes that ended in the call": {
+        "episodes": "number of episodes that ended",
+        "win_rate": "share of them that the learner won",
+        "loss_rate": "share of them that the learner lost",
         "draw_rate": "share of draws",
         "win_rate/as_*": "win rate of the arenas in which the learner is blue or red",
         "win_rate/against_*": "win rate against the opponent of that name",
-        "ended_by/*": "share by how they ended",
-        "episode_length": "decisions",
-        "return_per_mech": "reward of a mech of the learner from first to last decision, mean over mechs",
+        "ended_by/*": "share of them that ended in this way",
+        "episode_length": "mean number of decisions",
+        "return_per_mech": "sum of rewards of a mech of the learner over an episode, mean over mechs",
         "zone_share": "learner's share of all zone seconds",
         "deaths_per_episode": "learner's mechs that died",
         "per_episode/*_learner": "the game's counters of the learner's team: kills, assists, paints, hits of lasers and flamers, "
         "missiles launched, gauss and autocannon shots, intercepts, damage, knockdowns, legged, shutdowns, and actions and "
         "observations that were not finite (must be 0)",
-        "per_episode/*_opponent": "the same of the other team",
+        "per_episode/*_opponent": "the same for the other team",
         "lost_shots_per_episode": "shots that found no slot in the simulator; must be 0",
         "lost_clouds_per_episode": "smoke clouds that replaced a living one; must be 0",
     },
     "The game, over all decisions of living mechs of the learner": {
         "reward_per_decision": "mean reward",
-        "reward_per_decision/*": "by component of the reward",
+        "reward_per_decision/*": "the same by component of the reward",
         "in_zone": "share of decisions that end in the zone",
         "class/*/reward_per_decision": "mean reward of mechs of a class",
-        "class/*/reward_per_decision/*": "by component",
-        "class/*/in_zone": "share in the zone",
-        "class/*/deaths_per_episode": "deaths of mechs of the class over episodes that ended",
+        "class/*/reward_per_decision/*": "the same by component of the reward",
+        "class/*/in_zone": "share of decisions of mechs of a class that end in the zone",
+        "class/*/deaths_per_episode": "deaths of mechs of a class per ended episode",
     },
-    "The update, means over its gradient steps": {
+    "The update: means over its gradient steps": {
         "update/loss": "the loss that is differentiated",
-        "update/policy_loss": "clipped surrogate, summed over the heads",
+        "update/policy_loss": "clipped surrogate loss, summed over the heads",
         "update/value_loss": "squared error of the critic in its own units",
-        "update/entropy": "weighted sum over the heads",
-        "update/kl": "mean of (ratio - 1) - log ratio, summed over the heads",
+        "update/entropy": "entropy, weighted sum over the heads",
+        "update/kl": "KL divergence from the old policy: mean of (ratio - 1) - log ratio, summed over the heads",
         "update/clip_fraction": "share of ratios beyond the clip",
         "update/ratio_error": "largest |ratio - 1| of living mechs in a minibatch",
-        "update/explained_variance": "of the critic's targets, by the critic before the update",
+        "update/explained_variance": "share of the variance of the critic's targets that the critic explained before the update",
         "update/head_entropy/*": "entropy of a head",
         "update/head_kl/*": "KL of a head",
         "update/head_clip_fraction/*": "clip fraction of a head",
-        "update/grad_norm": "global norm of the gradient before it is cut",
-        "update/update_ratio": "norm of the step over the norm of the parameters",
+        "update/grad_norm": "global norm of the gradient before clipping",
+        "update/update_ratio": "norm of the parameter step divided by the norm of the parameters",
         "update/skipped": "share of gradient steps left out because something was not finite",
         "update/stopped": "share of gradient steps left out because the KL was too large",
     },
     "The guard (docs/reliability.md)": {
         "guard/dropped": "updates of the call that were not applied",
-        "guard/rollbacks": "times in the call that the learner was rolled back to the last snapshot",
+        "guard/rollbacks": "rollbacks of the learner to the last snapshot in the call",
         "guard/rate": "factor of the learning rate after the call; below 1 after a rollback",
     },
-    "State of the learner after the launch": {
-        "fire_probability": "with which the scripted opponent fires, read from what it played with",
-        "value_mean": "of the critic over the rollout, in units of reward",
-        "return_deviation": "of the returns: the unit in which the critic learns",
+    "The learner after the call": {
+        "fire_probability": "probability with which the scripted opponent fires, read from the compiled state",
+        "value_mean": "mean value of the critic over the rollout, in units of reward",
+        "return_deviation": "running deviation of the returns, which is the unit of the critic",
     },
 }
 PATTERNS = {name: text for section in MEANINGS.values() for name, text in section.items()}
@@ -95,9 +95,10 @@ def page() -> str:
     lines = [
         "# Metrics",
         "",
-        "One line per call in `RUN/metrics.jsonl`, the same in `RUN/tensorboard/`, with `--wandb PROJECT` also there.",
-        "The device adds up; every rate is a quotient of two sums, and null where there is nothing to divide by.",
-        "A call is fetched, as one small transfer, while the next one runs. `*` stands for a part of a name.",
+        "`RUN/metrics.jsonl` has one line per call. `RUN/tensorboard/` has the same numbers, and so has Weights & Biases "
+        "with `--wandb PROJECT`.",
+        "The device adds up. Every rate is a quotient of two sums, and null if there is nothing to divide by.",
+        "The metrics of a call are fetched as one small transfer while the next call runs. `*` stands for a part of a name.",
         "This page is made by `python -m echelon_jax.runs.metric_names`.",
     ]
     for section, names in MEANINGS.items():

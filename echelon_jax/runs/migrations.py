@@ -1,8 +1,8 @@
-"""How checkpoints of earlier versions are read: ordered steps from one format to the next, and what a missing field meant.
+"""Migrations: ordered steps from one checkpoint format to the next, and the meaning of fields that are missing.
 
-A change that an old checkpoint does not know is entered here, in one of these places:
+A change that an old checkpoint does not know has an entry here:
 
-- a new field of the configurations: nothing to do where its default is what was done before; otherwise BEFORE;
+- a new field of the configurations: nothing if its default is what was done before; otherwise BEFORE;
 - a new leaf of the TrainState: NEW_LEAVES of a new FORMAT (an older checkpoint gets that of a fresh run);
 - a leaf that has gone or moved: DROPPED_LEAVES, MOVED_LEAVES;
 - anything else in the manifest: a step in STEPS and a new FORMAT;
@@ -16,9 +16,11 @@ from collections.abc import Callable, Mapping
 from typing import Any, TypeVar
 
 from echelon_jax.config import EnvConfig
+from echelon_jax.runs.tree_files import nested_path
 from echelon_jax.training.config import TrainConfig
 
 FORMAT = 3
+NESTED_POLICY = 3  # the format that began to store the policy as a tree of named layers
 
 # What a run did before a field of TrainConfig existed, where that is not the field's default.
 BEFORE: dict[str, Any] = {"after_death": 0.0, "after_death_ramp": 0, "target_kl": 0.0, "guard": False}
@@ -64,7 +66,7 @@ class FormatError(ValueError):
 
 
 def train_config(fields: Mapping[str, Any]) -> TrainConfig:
-    """Return the training configuration of a saved dictionary; a missing field means what was done before it existed.
+    """Return the training configuration of a saved dictionary. A missing field means what was done before it existed.
 
     Raises:
         ValueError: a field is unknown, damaged or out of range; it is named.
@@ -74,7 +76,7 @@ def train_config(fields: Mapping[str, Any]) -> TrainConfig:
 
 
 def env_config(fields: Mapping[str, Any]) -> EnvConfig:
-    """Return the game's configuration of a saved dictionary; a missing field means the original's rules.
+    """Return the game's configuration of a saved dictionary. A missing field means the original's rules.
 
     Raises:
         ValueError: a field is unknown, damaged or out of range; it is named.
@@ -84,12 +86,12 @@ def env_config(fields: Mapping[str, Any]) -> EnvConfig:
 
 
 def renamed(fields: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the saved training fields under their names of today."""
+    """Return the saved training fields under their present names."""
     return {RENAMED_FIELDS.get(name, name): value for name, value in fields.items()}
 
 
 def upgrade(manifest: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the manifest as the present format has it, by one step after another; what it was is in "was_format".
+    """Return the manifest in the present format, migrated step by step; "was_format" holds its old format.
 
     Raises:
         FormatError: newer than this version, or unknown.
@@ -105,19 +107,19 @@ def upgrade(manifest: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def may_lack(was_format: int) -> Callable[[str], bool]:
-    """Return which leaves of the TrainState a checkpoint of that format does not have, by path."""
+    """Return whether a checkpoint of that format may lack a leaf of the TrainState, as a function of the leaf's path."""
     new = tuple(p for number, paths in NEW_LEAVES.items() if number > was_format for p in paths)
     return lambda name: name.startswith(new) if new else False
 
 
 def may_drop(was_format: int) -> Callable[[str], bool]:
-    """Return which leaves of a checkpoint of that format are no longer part of the TrainState, by path."""
+    """Return whether a leaf of a checkpoint of that format was dropped from the TrainState, as a function of its path."""
     gone = tuple(p for number, paths in DROPPED_LEAVES.items() if number > was_format for p in paths)
     return lambda name: name.startswith(gone) if gone else False
 
 
 def old_path(was_format: int) -> Callable[[str], str]:
-    """Return where a checkpoint of that format has a leaf of the TrainState, by its path of today."""
+    """Return a function from the present path of a leaf of the TrainState to its path in a checkpoint of that format."""
 
     def path(name: str) -> str:
         for number in range(FORMAT, was_format, -1):
@@ -127,6 +129,11 @@ def old_path(was_format: int) -> Callable[[str], str]:
         return name
 
     return path
+
+
+def policy_path(was_format: int) -> Callable[[str], str]:
+    """Return where a checkpoint of that format has a leaf of its policy; until format 2 the policy was stored flat."""
+    return nested_path if was_format >= NESTED_POLICY else lambda name: name
 
 
 def _one_to_two(manifest: dict[str, Any]) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""Settings of JAX that change the numbers of a run, so that a run goes on bit for bit only where they are the same."""
+"""Settings of JAX that change the numbers of a run. A run goes on bit for bit only under the same settings."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ SETTINGS = (
 
 
 def numerics() -> dict[str, Any]:
-    """Return these settings as they are in this process, by the name that JAX gives them; one that it lacks is None."""
+    """Return the present settings of this process by their JAX names; None for a setting that JAX does not have."""
     values = {name: getattr(jax.config, name, None) for name in SETTINGS}
     return {
         name: value if isinstance(value, (bool, int)) or value is None else str(value) for name, value in values.items()
@@ -25,7 +25,7 @@ def numerics() -> dict[str, Any]:
 
 
 def difference(saved: Mapping[str, Any] | None) -> str | None:
-    """Return in words how the settings of this process differ from saved ones; None if they do not, or are unknown."""
+    """Return in words how the settings of this process differ from saved ones; None if they are equal or unknown."""
     here = numerics()
     for name, value in (saved or {}).items():
         if name in here and here[name] != value:

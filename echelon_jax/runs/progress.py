@@ -1,6 +1,6 @@
-"""What a person sees of a run: phases by name, then a bar with time left, the speed, and how the game's own numbers move.
+"""Progress of a run for a person: phases by name, then a bar with the time left, the speed and numbers of the game.
 
-On a terminal a live panel with sparklines; elsewhere a line every few seconds.
+On a terminal it is a live panel with sparklines; elsewhere it is a line every few seconds.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ def _show(value: Any, form: str) -> str:
 
 
 def sparkline(values: Sequence[float], bounds: tuple[float, float] | None = None) -> str:
-    """Values as a row of bars, the lowest and highest of them (or of `bounds`) being the smallest and largest."""
+    """Return values as a row of bars. The lowest and the highest value (or `bounds`) have the smallest and largest bar."""
     if not values:
         return ""
     low, high = (min(values), max(values)) if bounds is None else bounds
@@ -99,18 +99,18 @@ class Progress:
         return Group(self.bar, table)
 
     def note(self, text: str) -> None:
-        """Print a line above the bar; once nobody reads any more, be silent: the run goes on, its files tell all."""
+        """Print a line above the bar. If the output is closed, print nothing: the run goes on, and its files hold everything."""
         try:
             self.console.print(text)
         except OSError:
             self.console.quiet = True
 
     def phase(self, name: str) -> None:
-        """Say what is going on before training begins."""
+        """Show the name of a phase before training begins."""
         self.note(f"[{time.perf_counter() - self.started:5.1f} s] {name} ...")
 
     def compiled(self, seconds: float) -> None:
-        """Say how long compiling took and start the bar."""
+        """Show how long compiling took, and start the bar."""
         self.note(f"[{time.perf_counter() - self.started:5.1f} s] compiled in {seconds:.1f} s; training")
         self.task = self.bar.add_task("updates", total=self.config.updates, numbers="")
 
@@ -139,7 +139,7 @@ class Progress:
             )
 
     def finished(self, checkpoint: Path, stopped: bool) -> None:
-        """Say where the checkpoint is."""
+        """Show where the checkpoint is."""
         self.note(
             f"{'Stopped' if stopped else 'Done'} after {time.perf_counter() - self.started:.0f} s; saved {checkpoint}"
         )

@@ -2,9 +2,9 @@
 
 RUN/config.json        training and environment configuration, versions, git revision
 RUN/metrics.jsonl      one line per call (docs/metrics.md); RUN/tensorboard/ holds the same
-RUN/summary.json       how far the run came, its best and last figures
+RUN/summary.json       the updates done, the best and the last figures
 RUN/checkpoints/       see `checkpoint`; written in the background
-RUN/events.jsonl       what the guard found; RUN/guard_report.json when it gave up
+RUN/events.jsonl       the findings of the guard; RUN/guard_report.json when it gave up
 RUN/.lock              held by the process that trains
 """
 
@@ -29,6 +29,7 @@ import numpy as np
 from echelon_jax.config import EnvConfig
 from echelon_jax.env.autoreset import AutoReset
 from echelon_jax.env.environment import Echelon
+from echelon_jax.env.reward_terms import term_names
 from echelon_jax.env.state import EnvParams
 from echelon_jax.intervals import wilson
 from echelon_jax.policies.registry import make_network
@@ -59,16 +60,16 @@ class Runner:
     """One training run in a directory.
 
     Args:
-        run_dir: made if it does not exist.
+        run_dir: the directory of the run, which is made if it does not exist.
         config, env_config: validated configurations.
         resume: continue from the last checkpoint in `run_dir` if there is one; bit for bit as if never interrupted.
         at: the update whose checkpoint `resume` continues from, 0 to start anew; by default the last.
-        start_from: a run or checkpoint whose policy this run begins with instead of a fresh one; config.json remembers it.
-        save_every: calls that a crash repeats at most, the one in progress included (`begins_save`).
-        keep, keep_best: how many of the last checkpoints stay, and whether the best does (docs/reliability.md).
+        start_from: a run or checkpoint with whose policy this run begins, instead of with a fresh one; config.json remembers it.
+        save_every: most calls that a crash repeats, the one in progress included (`begins_save`).
+        keep, keep_best: how many of the last checkpoints stay, and whether the best one stays (docs/reliability.md).
         sinks: makes what metrics go to besides metrics.jsonl and TensorBoard, from the directory and what config.json holds.
         time_parts: measure a rollout alone before training, which compiles a second program.
-        launcher: compiles the call, given the trainer, a state and the environment's parameters (`seeds` shares one).
+        launcher: a function of the trainer, a state and the environment's parameters that compiles the call (`seeds` shares one).
 
     Raises:
         CheckpointError: the directory cannot be written or holds another run, or its checkpoint cannot be used.
@@ -162,7 +163,8 @@ class Runner:
                 self.measured["seconds/rollout"] = time_rollout(trainer.update, state, env_params)
             self.progress.compiled(compiling)
             self.began = True
-            drop_lines_after(self.run_dir / "metrics.jsonl", done)
+            for name in ("metrics.jsonl", "events.jsonl"):
+                drop_lines_after(self.run_dir / name, done)
             sinks.sinks[:0] = [JsonLines(self.run_dir), TensorBoard(self.run_dir, done)]
             with StopOnSignal(self.stop, self.progress), saver:
                 return self._loop(call, state, env, env_params, feeder, slices, slice_size, sinks, saver)
@@ -204,27 +206,27 @@ class Runner:
         sinks: Sinks,
         saver: Saver,
     ) -> TrainState:
-        config, team = self.config, self.env_config.team_size
+        config, team, terms = self.config, self.env_config.team_size, term_names(self.env_config)
         window: deque[Metrics] = deque(maxlen=WINDOW)
         extra = {} if self.resumed is None else self.resumed.extra
         games: deque[list[float]] = deque(extra.get("games", []), maxlen=WINDOW)  # wins and games of each call
         clock, started = CallClock(), time.perf_counter()
 
         def report(at: int, device_metrics: Metrics) -> None:
-            """Wait for a call, fetch what it reports, and hand that on; the next call is already under way."""
+            """Wait for a call, fetch its metrics, and hand them on. The next call is already running."""
             metrics: Metrics = jax.tree.map(np.asarray, device_metrics)
             wall, cpu = clock.lap()
             window.append(metrics)
             line = {
                 "update": at,
                 **self._speed(at, wall, cpu),
-                **summarize([metrics], team, self.heads, config.opponent),
+                **summarize([metrics], team, self.heads, config.opponent, terms),
             }
             played = line["episodes"] or 0.0
             games.append([round((line["win_rate"] or 0.0) * played), played])
             line |= self.guard_log.take(metrics.guard, at)
             sinks.write(line)
-            self.progress.advance(at, line, summarize(list(window), team, self.heads, config.opponent))
+            self.progress.advance(at, line, summarize(list(window), team, self.heads, config.opponent, terms))
 
         def save() -> None:
             wins, played = (sum(column) for column in zip(*games, strict=True)) if games else (0.0, 0.0)
@@ -277,7 +279,7 @@ class Runner:
         return state
 
     def _staged(self, update: int, state: TrainState, env_params: EnvParams) -> tuple[TrainState, EnvParams]:
-        """Apply what the curriculum says of an update."""
+        """Apply the curriculum's values at an update."""
         values = values_at(self.stages, update)
         if "fire" in values:
             fire = jnp.float32(values["fire"])
@@ -291,7 +293,7 @@ class Runner:
         return reward_weights(dataclasses.replace(self.config, **changed), self.env_config)
 
     def _bank(self, update: int) -> Bank:
-        """Which worlds are played after so many updates."""
+        """Return the worlds of the run after so many updates."""
         swaps = self.config.bank_swaps(update)
         worlds = hashlib.sha256("".join(self.worlds).encode()).hexdigest()[:16]
         return Bank(self.config.seed, swaps, worlds)
@@ -325,9 +327,9 @@ def calls_between_saves(save_every: int) -> int:
 def begins_save(update: int, per_call: int, save_every: int) -> bool:
     """Return whether a checkpoint is begun after the call that led to `update`.
 
-    It is written beside the next call, so it is begun a call before `save_every` of them are over. Hence at any moment no more
-    than `save_every` calls have begun since the last whole checkpoint. A function of the update alone: a run that was cut off
-    and resumed saves where it would have saved.
+    A checkpoint is written during the next call, so it begins one call before `save_every` of them are over. Hence at any
+    moment no more than `save_every` calls have begun since the last whole checkpoint. The result depends on the update alone,
+    so a run that was interrupted and resumed saves at the same updates.
     """
     interval = calls_between_saves(save_every) * per_call
     return update // interval > (update - per_call) // interval
@@ -339,7 +341,7 @@ def compile_run_updates(trainer: Train, state: TrainState, env_params: EnvParams
 
 
 class StopOnSignal:
-    """SIGINT and SIGTERM call `stop`, once; a second one is fatal as usual. Does nothing off the main thread."""
+    """SIGINT and SIGTERM call `stop` once. A second signal is fatal as usual. Outside the main thread this does nothing."""
 
     def __init__(self, stop: Callable[[], None], progress: Progress) -> None:
         self.stop, self.progress = stop, progress

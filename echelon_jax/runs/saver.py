@@ -1,4 +1,4 @@
-"""Checkpoints written in the background: the state is copied to the host at once, the files are written by one thread."""
+"""Checkpoints in the background: the state is copied to the host at once, and one thread writes the files."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from echelon_jax.runs.checkpoint import CheckpointError, Snapshot, write
 class Saver:
     """Writes the checkpoints of one run, one at a time; leaving the context waits for the last.
 
-    An error of a write is raised by the next call, whichever that is, and by leaving the context.
+    The next method call raises the error of a failed write, and so does leaving the context.
 
     Args:
         run_dir: the run's directory.
-        keep: whole checkpoints that stay, 1 or more; older ones are removed.
-        keep_best: keep a copy of the one with the highest score as well.
+        keep: number of checkpoints that stay, 1 or more; older ones are removed.
+        keep_best: whether to keep a copy of the checkpoint with the highest score as well.
 
     Example:
         >>> with Saver(run_dir, keep=3) as saver:

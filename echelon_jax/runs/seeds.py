@@ -1,11 +1,11 @@
-"""Several learners in one program: `--seeds N` trains N ordinary runs, RUN/seed0 and so on, side by side.
+"""Several learners in one program: `--seeds N` trains N ordinary runs, RUN/seed0 and so on.
 
-Every learner has a `Runner` of its own on a thread of its own: directory, worlds, metrics, checkpoints. Only the call is
-shared: it waits for all of them, runs one program over their stacked states, and hands each its own back. Each directory is that
-of an ordinary run with its own seed, and can be resumed and evaluated alone.
+Every learner has its own `Runner` on its own thread, with directory, worlds, metrics and checkpoints. Only the call is shared:
+it waits for all of them, runs one program over their stacked states, and returns each its own state. Each directory is that of
+an ordinary run with its own seed, which can be resumed and evaluated alone.
 
-The program goes through the learners one after the other (`jax.lax.map`). Under `vmap` the simulator's conditions would compute
-both of their branches and its rare loops would run as long as the busiest learner needs.
+The program runs the learners one after the other (`jax.lax.map`). Under `vmap` the simulator's conditions would compute both of
+their branches, and its rare loops would run as long as the busiest learner needs.
 """
 
 from __future__ import annotations
@@ -35,9 +35,9 @@ from echelon_jax.training.trainer import Train, TrainState
 
 
 def shared_program(trainer: Train, count: int, vmap: bool = False) -> Callable[..., Any]:
-    """Return the call of `count` learners: (states, env_params), tuples both, to their (state, metrics), in one compiled program.
+    """Return the compiled call of `count` learners, from the tuples (states, env_params) to their (state, metrics).
 
-    `vmap` computes them side by side instead of in turn. States are consumed.
+    With `vmap` it computes the learners side by side instead of in turn. It consumes the states.
     """
 
     def calls(states: tuple[TrainState, ...], env_params: tuple[EnvParams, ...]) -> tuple[Any, ...]:
@@ -52,9 +52,9 @@ def shared_program(trainer: Train, count: int, vmap: bool = False) -> Callable[.
 
 
 class SharedCall:
-    """One compiled call for several runs; each calls it from its own thread as if it were its own.
+    """One compiled call for several runs. Each run calls it from its own thread as if it were its own.
 
-    A call returns once all runs have called. A stop is decided where all of them wait, so that all do the same number of updates.
+    A call returns once all runs have called. All runs wait there when a stop is decided, so all do the same number of updates.
     """
 
     def __init__(self, count: int) -> None:
@@ -68,7 +68,7 @@ class SharedCall:
         self._program: Any = None
 
     def launcher(self, number: int) -> Callable[[Train, TrainState, EnvParams], Callable[..., Any]]:
-        """Return what stands for compiling the program of run `number` (`Runner.launcher`)."""
+        """Return the `Runner.launcher` of run `number`, which shares the compiled program."""
 
         def compile_shared(trainer: Train, state: TrainState, env_params: EnvParams) -> Callable[..., Any]:
             self._given[number] = state, env_params
@@ -85,7 +85,7 @@ class SharedCall:
         return compile_shared
 
     def abort(self) -> None:
-        """Let no run wait for one that has failed."""
+        """Release all waiting runs, because one has failed."""
         self._barrier.abort()
 
     def _meet(self) -> None:
@@ -108,7 +108,7 @@ class SharedCall:
 
 
 def seed_directories(run_dir: Path, count: int) -> list[Path]:
-    """Return where the runs of several seeds go."""
+    """Return the directories of the runs of several seeds."""
     return [run_dir / f"seed{i}" for i in range(count)]
 
 

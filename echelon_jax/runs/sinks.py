@@ -1,6 +1,7 @@
-"""Where a run's metrics go: RUN/metrics.jsonl and TensorBoard files always, Weights & Biases if asked for.
+"""Sinks of a run's metrics: RUN/metrics.jsonl and TensorBoard files always, Weights & Biases on request.
 
-A line is a flat dictionary of numbers by name (docs/metrics.md); what has no value is None in the file and left out elsewhere.
+A line is a flat dictionary of numbers by name (docs/metrics.md). A number without a value is None in the file and left out
+elsewhere.
 """
 
 from __future__ import annotations
@@ -22,14 +23,14 @@ Line = dict[str, Any]
 
 
 class Sink(Protocol):
-    """Takes lines until it is closed."""
+    """A sink accepts lines until it is closed."""
 
     def write(self, line: Line) -> None:
-        """Take one line; its "update" is its place on the axis."""
+        """Accept one line; its "update" is the position on the axis."""
         ...
 
     def close(self) -> None:
-        """Write what is still held back."""
+        """Write all lines that are not written yet."""
         ...
 
 
@@ -47,9 +48,9 @@ def append_line(path: Path, line: Line) -> None:
 
 
 def drop_lines_after(path: Path, update: int) -> int:
-    """Remove from a metrics file the lines of updates after `update`, which a resumed run does again; return how many.
+    """Remove the lines of updates after `update` from a metrics file and return their number; a resumed run does them again.
 
-    A line that a crash cut short goes too. The file is replaced as a whole, or not at all.
+    A line that a crash cut short is removed too. The file is replaced as a whole, or not at all.
 
     Raises:
         CheckpointError: the file cannot be replaced.
@@ -85,13 +86,13 @@ class JsonLines:
         append_line(self.path, line)
 
     def close(self) -> None:
-        """Nothing is held back."""
+        """Do nothing, because every line is already written."""
 
 
 class TensorBoard:
     """RUN/tensorboard: one scalar per name, on the axis of updates; `after` is the update that a resumed run goes on from.
 
-    Written in the foreground: the thread of `SummaryWriter` dies when the disk is full, and the run would wait for it for ever.
+    It writes in the foreground. The thread of `SummaryWriter` dies when the disk is full, and the run would wait for it for ever.
 
     Raises:
         CheckpointError: the disk is full or the file cannot be written; from `write` and `close` too.
@@ -195,7 +196,7 @@ class Sinks:
             sink.write(line)
 
     def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
-        """Close every sink. What fails in it is raised, unless something else is on its way: then it is a note on that."""
+        """Close every sink. An error of a sink is raised, or added as a note to an exception that is already raised."""
         failures: list[CheckpointError] = []
         for sink in self.sinks:
             try:

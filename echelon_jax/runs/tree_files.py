@@ -1,6 +1,7 @@
 """Trees of arrays as directories: the only file that calls orbax.
 
-A tree is stored flat, by the path of each leaf, so a directory can be read without the classes that wrote it.
+A tree is stored without its classes, so that a directory can be read without the package that wrote it: flat, by the path of
+each leaf, or nested, as dictionaries in dictionaries (`nested`).
 """
 
 from __future__ import annotations
@@ -20,25 +21,56 @@ import numpy as np
 import orbax.checkpoint as ocp
 
 Flat = dict[str, np.ndarray]
+Nested = dict[str, Any]  # dictionaries in dictionaries, arrays at their ends
+_PART = re.compile(r"\['([^']*)'\]|\[(\d+)\]|\.(\w+)")  # of a leaf's path: key, index or field
 _PLAIN = re.compile(r"[A-Za-z0-9_./ +,=@-]+")
 _DESCRIPTORS = Path("/proc/self/fd")
 
 
 class TreeError(Exception):
-    """A directory does not hold what is asked for; the message is one sentence that names the leaf."""
+    """A directory does not hold the wanted tree; the message is one sentence that names the leaf."""
 
 
 def to_flat(tree: Any) -> Flat:
-    """Return the leaves by path as copies on the host; random keys as their data; empty arrays, which cannot be stored, left out.
+    """Return the leaves by path as copies on the host. Random keys become their data.
 
-    Copies, because a view of a donated buffer would change under the writer.
+    Empty arrays cannot be stored and are left out. The leaves are copies, because a view of a donated buffer would change
+    during the write.
     """
     raw = {name: jax.random.key_data(leaf) if _is_key(leaf) else leaf for name, leaf in _named(tree).items()}
     return {name: np.array(leaf) for name, leaf in raw.items() if leaf.size}
 
 
-def write(folder: Path, flat: Flat) -> None:
-    """Write a flat tree into the directory `folder`, which must not exist.
+def nested(flat: Flat) -> Nested:
+    """Return a flat tree as dictionaries in dictionaries: fields, keys and indices of the paths are their keys.
+
+    Raises:
+        ValueError: a key of the tree holds a quotation mark, so that its path cannot be taken apart.
+    """
+    tree: Nested = {}
+    for path, leaf in flat.items():
+        *inner, last = _parts(path)
+        node = tree
+        for part in inner:
+            node = node.setdefault(part, {})
+        node[last] = leaf
+    return tree
+
+
+def nested_path(path: str) -> str:
+    """Return the path under which `read_flat` finds a leaf that `nested` has stored."""
+    return "".join(f"['{part}']" for part in _parts(path))
+
+
+def _parts(path: str) -> list[str]:
+    found = list(_PART.finditer(path))
+    if "".join(match[0] for match in found) != path:
+        raise ValueError(f"keys of a tree must be words without quotation marks, got the path {path}")
+    return [next(group for group in match.groups() if group is not None) for match in found]
+
+
+def write(folder: Path, flat: Flat | Nested) -> None:
+    """Write a flat or nested tree into the directory `folder`, which must not exist.
 
     Raises:
         OSError, ValueError: the disk is full or cannot be written (orbax reports a full disk as a ValueError).
@@ -48,16 +80,16 @@ def write(folder: Path, flat: Flat) -> None:
 
 
 def read_flat(folder: Path) -> Flat:
-    """Return all that the directory `folder` holds, by path.
+    """Return all leaves of the directory `folder`, by path.
 
     Raises:
         TreeError: it cannot be read.
     """
     try:
         with _plain_path(folder) as plain, ocp.PyTreeCheckpointer() as reader:
-            there = sorted(reader.metadata(plain).item_metadata.tree)
-            arguments = {path: ocp.RestoreArgs(restore_type=np.ndarray) for path in there}
-            return reader.restore(plain, item=dict.fromkeys(there, 0), restore_args=arguments)
+            there = reader.metadata(plain).item_metadata.tree
+            arguments = jax.tree.map(lambda _: ocp.RestoreArgs(restore_type=np.ndarray), there)
+            return _paths(reader.restore(plain, item=jax.tree.map(lambda _: 0, there), restore_args=arguments))
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
         raise TreeError(f"{folder} cannot be read: {first_line(error)}") from error
 
@@ -72,8 +104,8 @@ def read(
 ) -> tuple[Any, list[str]]:
     """Return a tree like `template` (shapes and dtypes) from `folder`, and the names of the leaves it lacked.
 
-    `old_path` tells under which path a leaf is stored. A leaf that is not there and that `may_lack` allows is taken from
-    `fresh()`, a tree of the same structure; one that is not asked for and that `may_drop` allows is left.
+    `old_path` gives the path under which a leaf is stored. A missing leaf that `may_lack` allows comes from `fresh()`, a tree of
+    the same structure. A stored leaf that the template does not have is ignored if `may_drop` allows it.
 
     Raises:
         TreeError: a leaf is missing, unknown, of another shape or dtype, or the directory cannot be read.
@@ -125,13 +157,13 @@ def digest(arrays: Mapping[str, np.ndarray]) -> str:
 
 
 def flush(folder: Path) -> None:
-    """Ask the disk to hold every file and directory below `folder`, and itself, before anything else is done."""
+    """Flush `folder` and every file and directory below it to the disk."""
     for path in [*folder.rglob("*"), folder]:
         flush_one(path)
 
 
 def flush_one(path: Path) -> None:
-    """Ask the disk to hold one file, or the names in one directory."""
+    """Flush one file, or the names in one directory, to the disk."""
     descriptor = os.open(path, os.O_RDONLY)
     try:
         os.fsync(descriptor)
@@ -146,9 +178,9 @@ def first_line(error: BaseException) -> str:
 
 @contextlib.contextmanager
 def _plain_path(folder: Path) -> Iterator[Path]:
-    """Another path to an existing directory, for libraries that take a path for more than a path.
+    """Another path to an existing directory, for libraries that interpret characters of a path.
 
-    Orbax globs its directory ("[", "?", "*" and a backslash mean something), and tensorstore reads an address out of "://".
+    Orbax globs its directory ("[", "?", "*" and a backslash are special), and tensorstore reads "://" as an address.
     """
     if _PLAIN.fullmatch(str(folder)):
         yield folder
@@ -163,6 +195,13 @@ def _plain_path(folder: Path) -> Iterator[Path]:
             alias = Path(place) / "folder"
             alias.symlink_to(folder, target_is_directory=True)
             yield alias
+
+
+def _paths(tree: Nested) -> Flat:
+    """Leaves by path: of a flat tree the names that they have, of a nested one those of `nested_path`."""
+    if not any(isinstance(value, dict) for value in tree.values()):
+        return tree
+    return {name: np.asarray(leaf) for name, leaf in _named(tree).items()}
 
 
 def _named(tree: Any) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""Starting a run from the policy of another one, so that a policy can grow through other maps, teams and opponents."""
+"""A run that starts from the policy of another run, so that a policy can go on to other maps, teams and opponents."""
 
 from __future__ import annotations
 
@@ -8,7 +8,8 @@ import jax
 
 from echelon_jax.config import EnvConfig
 from echelon_jax.policies.registry import make_network
-from echelon_jax.runs.checkpoint import CheckpointError, Policy, layout_hash, load_policy
+from echelon_jax.runs.checkpoint import CheckpointError, layout_hash, load_policy
+from echelon_jax.runs.policy import Policy
 from echelon_jax.training.config import TrainConfig
 from echelon_jax.training.trainer import TrainState
 
@@ -19,7 +20,7 @@ def load_fitting(path: Path, config: TrainConfig, env_config: EnvConfig) -> Poli
     """Return the policy at `path` (a run or a checkpoint) if a run of this configuration can start from it.
 
     Raises:
-        CheckpointError: no policy there, or one of another network or reading another observation, named.
+        CheckpointError: there is no policy, or it has another network or observation, which the message names.
     """
     policy = load_policy(path)
     for field in SAME:

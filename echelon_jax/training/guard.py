@@ -21,6 +21,8 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float32, Int32
 
+from echelon_jax.env.buffers import unshared
+
 CAUSES = ("loss", "gradient", "parameter", "observation", "rollout", "ratio", "kl", "entropy", "spike")
 LOSSES = ("loss", "policy_loss", "value_loss", "entropy")  # of the update's metrics
 _COLUMNS = 2**16  # a place in observations is 2^16 x tensor + column
@@ -127,7 +129,7 @@ def begin(params: Any, observation_moments: Any, return_moments: Any) -> GuardSt
         jax.tree.map(jnp.copy, x) for x in (params, observation_moments, return_moments)
     )  # the learner's are donated
     params, observation_moments, return_moments = copies
-    return GuardState(
+    state = GuardState(
         params=params,
         observation_moments=observation_moments,
         return_moments=return_moments,
@@ -140,6 +142,7 @@ def begin(params: Any, observation_moments: Any, return_moments: Any) -> GuardSt
         loss_square=nothing,
         seen=zero,
     )
+    return unshared(state)  # it is donated with the learner
 
 
 def rate(config: GuardConfig, state: GuardState) -> Float32[Array, ""]:
@@ -255,7 +258,8 @@ def all_well(state: GuardState) -> Report:
 def again(state: GuardState) -> GuardState:
     """Return the guard of a run that is resumed by hand after it gave up. Only the counts stay."""
     zero = jnp.zeros_like(state.streak)
-    return state.replace(streak=zero, good=zero, retries=zero, failed=jnp.zeros_like(state.failed))  # type: ignore[attr-defined]
+    fresh = state.replace(streak=zero, good=zero, retries=zero, failed=jnp.zeros_like(state.failed))  # type: ignore[attr-defined]
+    return unshared(fresh)
 
 
 def finite_or_zero(tree: Any) -> Any:

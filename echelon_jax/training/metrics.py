@@ -15,6 +15,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float32
 
+from echelon_jax.env.reward_terms import reward_parts
 from echelon_jax.env.state import REASONS, REWARD_COMPONENTS, STATISTICS, Step
 from echelon_jax.rules.mechs import CLASS_NAMES, PACK_CLASSES, TEAM_NAMES
 from echelon_jax.training.guard import Report
@@ -40,7 +41,7 @@ class RolloutSums(flax.struct.PyTreeNode):
     in_zone: Float32[Array, ""]  # decisions after which a living learner mech stood in the zone
     survived: Float32[Array, ""]  # decisions after which a learner mech lived
     reward: Float32[Array, ""]
-    components: Float32[Array, " components"]  # REWARD_COMPONENTS
+    components: Float32[Array, " components"]  # REWARD_COMPONENTS, then the terms of config.reward_terms
     deaths: Float32[Array, ""]  # of learner mechs
     sides: Float32[Array, "2 3"]  # ended episodes by the learner's side (blue, red): all, won, drawn
     class_decisions: Float32[Array, " classes"]  # as `decisions`, by mech class
@@ -61,15 +62,16 @@ class Metrics(flax.struct.PyTreeNode):
     guard: Report | None = None
 
 
-def no_sums() -> RolloutSums:
-    """Return sums over nothing."""
+def no_sums(terms: int = 0) -> RolloutSums:
+    """Return sums over nothing; `terms` is the number of reward terms of the user's own."""
+    parts = len(REWARD_COMPONENTS) + terms
     shapes: dict[str, tuple[int, ...]] = {
         "reasons": (len(REASONS),),
         "zone_seconds": (2,),
         "statistics": (len(STATISTICS), 2),
-        "components": (len(REWARD_COMPONENTS),),
+        "components": (parts,),
         "sides": (2, 3),
-        "class_components": (len(CLASS_NAMES), len(REWARD_COMPONENTS)),
+        "class_components": (len(CLASS_NAMES), parts),
     }
     shapes |= {f"class_{name}": (len(CLASS_NAMES),) for name in ("decisions", "survived", "in_zone", "deaths")}
     fields = RolloutSums.__dataclass_fields__
@@ -85,7 +87,7 @@ def add_step(
     # Winner 0 is blue, 1 red, 2 a draw; the learner is red in odd arenas.
     side = jnp.arange(over.shape[0], dtype=jnp.int32) % 2
     reward = jnp.where(alive, learner_rows(step.reward), 0.0)
-    components = jnp.where(alive[..., None], learner_rows(info.reward_components), 0.0)
+    components = jnp.where(alive[..., None], learner_rows(reward_parts(info)), 0.0)
     in_zone, died = lives & learner_rows(info.in_zone), alive & ~lives
 
     def ended(x: Array) -> Array:
@@ -136,7 +138,11 @@ def _quotient(a: float, b: float) -> float | None:
 
 
 def summarize(
-    calls: Sequence[Metrics], team_size: int, heads: Sequence[str] | None = None, opponent: str | None = None
+    calls: Sequence[Metrics],
+    team_size: int,
+    heads: Sequence[str] | None = None,
+    opponent: str | None = None,
+    terms: Sequence[str] = (),
 ) -> dict[str, float | None]:
     """Return the named numbers of a window of calls (fields stacked over updates), None where there are no data.
 
@@ -146,7 +152,9 @@ def summarize(
     Args:
         heads: names of the network's action heads; without them they are numbered.
         opponent: name of the opponent, for the win rate against it.
+        terms: names of the reward terms of the user's own, in order.
     """
+    parts = (*REWARD_COMPONENTS, *terms)
     if not calls:
         raise ValueError("calls must hold the metrics of at least one call, got none")
     stacked = [jax.tree.map(lambda x: np.asarray(x, np.float64), m) for m in calls]
@@ -172,13 +180,13 @@ def summarize(
     for i, name in enumerate(CLASS_NAMES):
         lived = total.class_decisions[i]
         out[f"class/{name}/reward_per_decision"] = _quotient(total.class_components[i].sum(), lived)
-        for j, part in enumerate(REWARD_COMPONENTS):
+        for j, part in enumerate(parts):
             out[f"class/{name}/reward_per_decision/{part}"] = _quotient(total.class_components[i, j], lived)
         out[f"class/{name}/in_zone"] = _quotient(total.class_in_zone[i], total.class_survived[i])
         out[f"class/{name}/deaths_per_episode"] = _quotient(total.class_deaths[i], total.episodes)
     for i, name in enumerate(REASONS[1:], start=1):
         out[f"ended_by/{name}"] = _quotient(total.reasons[i], total.episodes)
-    for i, name in enumerate(REWARD_COMPONENTS):
+    for i, name in enumerate(parts):
         out[f"reward_per_decision/{name}"] = _quotient(total.components[i], total.decisions)
     for i, name in enumerate(STATISTICS):
         for side, label in enumerate(("learner", "opponent")):

@@ -273,7 +273,7 @@ def update(
     `carries` is the memory before the first step of each chunk, [chunks, arenas, mechs, lstm]. Chunks divide the time evenly,
     and minibatches divide the arenas evenly (`TrainConfig` checks both). Metrics have the shape [epochs, minibatches].
     """
-    chunks, arenas = carries.h.shape[:2]
+    chunks, arenas = jax.tree.leaves(carries)[0].shape[:2]
     sequences = chunks * arenas
     batch = in_chunks(batch, chunks)
     flat = jax.tree.map(lambda x: x.reshape(sequences, *x.shape[2:]), carries)
@@ -289,8 +289,11 @@ def update(
         earlier = take_sequences(batch, before)
         start = jax.tree.map(lambda leaf: jnp.take(leaf, before, axis=0), flat)
         anew = jax.lax.stop_gradient(network.final_carry(params, start, earlier.observation, earlier.reset))
-        has_before = (part >= arenas)[:, None, None]
-        return jax.tree.map(lambda new, old: jnp.where(has_before, new, old), anew, stored)
+
+        def choose(new: Array, old: Array) -> Array:
+            return jnp.where((part >= arenas).reshape(-1, *(1,) * (new.ndim - 1)), new, old)
+
+        return jax.tree.map(choose, anew, stored)
 
     def do(
         params: Params, state: Any, part: Int32[Array, " some"], step_key: Array

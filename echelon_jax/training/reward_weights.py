@@ -4,10 +4,16 @@ from __future__ import annotations
 
 from typing import Any
 
+import jax
 import jax.numpy as jnp
 
 from echelon_jax.config import EnvConfig
-from echelon_jax.env.interfaces import reward_of
+from echelon_jax.env.environment import Maps, fresh_state
+from echelon_jax.env.interfaces import observation_of, reward_of
+from echelon_jax.env.layout import CONTACTS
+from echelon_jax.env.reward_terms import term_rewards
+from echelon_jax.env.state import EnvState
+from echelon_jax.sim.rules import sim_rules
 from echelon_jax.training.config import TrainConfig
 from echelon_jax.training.curriculum import REWARD_WEIGHTS
 
@@ -16,8 +22,11 @@ def reward_weights(config: TrainConfig, env_config: EnvConfig) -> Any:
     """Return the weights that a run pays by; a shaping is discounted as PPO discounts.
 
     Raises:
-        ValueError: a weight that the reward does not have, or one that breaks a bound of it (`check_weights`).
+        ValueError: a weight that the reward does not have, one that breaks a bound of it (`check_weights`), or a term of
+            `env_config.reward_terms` that cannot be found or cannot be traced.
     """
+    if env_config.reward_terms:
+        trace_terms(env_config)
     reward = reward_of(env_config)
     weights = reward.default_weights(env_config, config.gamma)
     given = {name: getattr(config, f"reward_{name}") for name in REWARD_WEIGHTS}
@@ -30,3 +39,32 @@ def reward_weights(config: TrainConfig, env_config: EnvConfig) -> Any:
     weights = weights.replace(**changed)
     reward.check_weights(env_config, weights, config.gamma)
     return weights
+
+
+def trace_terms(env_config: EnvConfig) -> None:
+    """Run every reward term on shapes alone, so that a mistake in one is told before anything is compiled.
+
+    Raises:
+        ValueError: a term fails, or its result is not [arenas, mechs].
+    """
+    c, worlds = env_config, 2
+
+    def shape(dtype: Any, *rest: int) -> Any:
+        return jax.ShapeDtypeStruct((worlds, *rest), dtype)
+
+    voxels, columns, n = c.size_x * c.size_y * c.size_z, c.size_x * c.size_y, c.num_mechs
+    words, octets = (shape(jnp.uint32, columns) for _ in range(2)), (shape(jnp.uint8, k) for k in (columns, 256))
+    maps = Maps(shape(jnp.uint8, voxels), shape(jnp.int16, voxels), *words, *octets)
+    rest = shape(jnp.float32, 3), shape(jnp.float32, n, 3), shape(jnp.float32, n), shape(jnp.int32)
+
+    def paid(maps: Maps, *rest: Any) -> Any:
+        state: EnvState = fresh_state(c, sim_rules(c), maps, *rest)
+        return term_rewards(c, None, state, state, state.sim.tally)
+
+    try:
+        known = shape(bool, n, n) if observation_of(c).remembers_sightings(c) else None
+        jax.eval_shape(paid, maps, *rest, shape(jnp.int32, n, CONTACTS), known)
+    except (TypeError, AttributeError, LookupError) as error:
+        raise ValueError(
+            f"reward_terms must hold functions of (before, after, tally), and one fails: {error}"
+        ) from error

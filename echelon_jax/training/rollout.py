@@ -11,6 +11,7 @@ from jaxtyping import Array, Bool, Float32, Key
 
 from echelon_jax.agents.base import Agent, AgentParams
 from echelon_jax.config import EnvConfig
+from echelon_jax.env.reward_terms import term_names
 from echelon_jax.env.state import EnvParams, EnvState, Step
 from echelon_jax.policies.features import Features, Observation, read
 from echelon_jax.policies.network import Carry, Network, Params
@@ -180,7 +181,7 @@ def collect(
         state, out = jax.lax.scan(decide, state, keys)
         return state, (first, out)
 
-    start = (runner_state, no_sums(), empty_moments(features.own_size))
+    start = (runner_state, no_sums(len(term_names(env.config))), empty_moments(features.own_size))
     keys = jax.random.split(key, steps).reshape(chunks, steps // chunks)
     (runner_state, sums, seen), (carries, rollout) = jax.lax.scan(part, start, keys)
     rollout = jax.tree.map(lambda x: x.reshape(steps, *x.shape[2:]), rollout)

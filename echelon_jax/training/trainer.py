@@ -37,7 +37,7 @@ from echelon_jax.policies.normalize import (
     to_value_units,
 )
 from echelon_jax.policies.precision import products_in
-from echelon_jax.policies.registry import make_network
+from echelon_jax.policies.registry import NetworkFactory, given_network
 from echelon_jax.training import guard, ppo
 from echelon_jax.training.advantages import generalized_advantages
 from echelon_jax.training.config import TrainConfig
@@ -105,38 +105,66 @@ class Train:
     guard_names: guard.Names
 
 
-def make_train(env: BatchEnv, config: TrainConfig, opponent: Agent | None = None) -> Train:
-    """Return the trainer of an auto-resetting environment; `opponent` replaces the one that `config` names.
+def given_opponent(given: Agent | Callable[[EnvConfig], Agent], env_config: EnvConfig) -> Agent:
+    """Return an opponent that a caller hands over: itself, or what a class or another callable makes.
 
     Raises:
-        ValueError: if a field of `config` is not allowed.
+        ValueError: it is no opponent.
+    """
+    made = given(env_config) if isinstance(given, type) or (not isinstance(given, Agent) and callable(given)) else given
+    if not isinstance(made, Agent):
+        raise ValueError(
+            "opponent must have init, act and reset_where (agents/base.py) or be a callable that makes such a one from the "
+            f"EnvConfig, got {type(made).__name__}"
+        )
+    return made
+
+
+def make_train(
+    env: BatchEnv,
+    config: TrainConfig,
+    opponent: Agent | Callable[[EnvConfig], Agent] | None = None,
+    network: Network | NetworkFactory | None = None,
+) -> Train:
+    """Return the trainer of an auto-resetting environment.
+
+    Args:
+        env: the environment, such as `AutoReset(Echelon(env_config))`.
+        config: the training configuration.
+        opponent: replaces the opponent that `config` names: an Agent, or a callable (env_config) that makes one.
+        network: replaces the network that `config` names: a Network, or a callable (config, env_config) that makes one.
+            Checkpoints store the configuration, so name the network by its import path there if it is to be found again.
+
+    Raises:
+        ValueError: if a field of `config` is not allowed, or `network` or `opponent` is none.
     """
     config.validate()
     env_config = env.config
-    network = make_network(config, env_config)
-    features = network.features
+    actor_critic = given_network(network, config, env_config)
+    features = actor_critic.features
     if opponent is None:
         agent, opponent_numbers = make_agent(config.opponent, env_config, alone=True)
     else:
-        agent, opponent_numbers = opponent, AgentParams(fire_probability=jnp.float32(1.0))
+        agent = given_opponent(opponent, env_config)
+        opponent_numbers = AgentParams(fire_probability=jnp.float32(1.0))
     optimizer = ppo.make_optimizer(config.max_grad_norm)
     clip = config.observation_clip or None
     # The modern reward pays the game's result when time runs out as well; a value on top of it would pay twice.
     paid_at_time_up = reward_of(env_config).pays_at_time_up
     # It pays the dead their share of the result too. With a critic that knows what a dead mech's team is worth, a death can pass
     # that on to the decisions before it; otherwise a mech answers for nothing after its death.
-    through_death = paid_at_time_up and network.values_the_dead and config.after_death > 0
+    through_death = paid_at_time_up and actor_critic.values_the_dead and config.after_death > 0
 
     def init(key: Key[Array, ""], env_params: EnvParams) -> TrainState:
         params_key, env_key, run_key = jax.random.split(key, 3)
-        params = network.init(params_key)
+        params = actor_critic.init(params_key)
         ramp = (config.fire_start, config.fire_end, config.fire_ramp)
         return TrainState(
             params=params,
             optimizer=optimizer.init(params),
             observation_moments=empty_moments(features.own_size),
             return_moments=empty_moments(),
-            runner_state=begin(env, agent, network, env_params, config.arenas, env_key),
+            runner_state=begin(env, agent, actor_critic, env_params, config.arenas, env_key),
             opponent_fire=LinearSchedule(*(jnp.asarray(x, jnp.float32) for x in ramp)),
             key=run_key,
             update=jnp.zeros((), jnp.int32),
@@ -155,7 +183,7 @@ def make_train(env: BatchEnv, config: TrainConfig, opponent: Agent | None = None
             entropy_coefficient=jnp.asarray(entropy(update), jnp.float32),
         )
 
-    head_units = jnp.asarray(network.entropy_units, jnp.float32)
+    head_units = jnp.asarray(actor_critic.entropy_units, jnp.float32)
 
     def watch(
         state: TrainState, learnt: guard.Learner, metrics: ppo.UpdateMetrics, batch: ppo.Batch, reward: Array
@@ -179,10 +207,6 @@ def make_train(env: BatchEnv, config: TrainConfig, opponent: Agent | None = None
         return guard.settle(config.guard_config, state.guard, finding, before, learnt, optimizer.init(state.params))
 
     def update(state: TrainState, env_params: EnvParams) -> tuple[TrainState, Metrics]:
-        with products_in(config.matmul_precision):
-            return one_update(state, env_params)
-
-    def one_update(state: TrainState, env_params: EnvParams) -> tuple[TrainState, Metrics]:
         rollout_key, update_key = jax.random.split(jax.random.fold_in(state.key, state.update))
         opponent_params = opponent_numbers.replace(fire_probability=state.opponent_fire.at(state.update))
 
@@ -190,7 +214,7 @@ def make_train(env: BatchEnv, config: TrainConfig, opponent: Agent | None = None
         runner_state, rollout, carries, last_value, sums, seen = collect(
             env,
             agent,
-            network,
+            actor_critic,
             features,
             clip,
             env_params,
@@ -238,7 +262,7 @@ def make_train(env: BatchEnv, config: TrainConfig, opponent: Agent | None = None
             target=to_value_units(return_moments, returns),
         )
         params, optimizer_state, update_metrics = ppo.update(
-            network,
+            actor_critic,
             config.ppo,
             optimizer,
             schedule(state.update, guard.rate(config.guard_config, state.guard)),
@@ -282,20 +306,24 @@ def make_train(env: BatchEnv, config: TrainConfig, opponent: Agent | None = None
         return after, metrics
 
     def run_updates(state: TrainState, env_params: EnvParams) -> tuple[TrainState, Metrics]:
-        return jax.lax.scan(lambda s, _: update(s, env_params), state, None, config.updates_per_call)
+        return jax.lax.scan(lambda s, _: precise_update(s, env_params), state, None, config.updates_per_call)
+
+    def precise_update(state: TrainState, env_params: EnvParams) -> tuple[TrainState, Metrics]:
+        with products_in(config.matmul_precision):
+            return update(state, env_params)
 
     return Train(
         config=config,
         env_config=env_config,
-        network=network,
+        network=actor_critic,
         features=features,
         init=jax.jit(init),
         run_updates=jax.jit(run_updates, donate_argnums=0),
-        update=update,
+        update=precise_update,
         guard_names=guard.names_of(
-            jax.eval_shape(network.init, jax.random.key(0)),
+            jax.eval_shape(actor_critic.init, jax.random.key(0)),
             tuple(Observation.__dataclass_fields__),
             _ROLLOUT,
-            network.head_names,
+            actor_critic.head_names,
         ),
     )

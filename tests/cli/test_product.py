@@ -49,16 +49,11 @@ def run_dir(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return place
 
 
-def test_training_leaves_a_checkpoint_metrics_and_a_table_of_games(run_dir: Path) -> None:
+def test_a_stopped_run_leaves_a_checkpoint_and_metrics_and_plays_no_games(run_dir: Path) -> None:
     assert (run_dir / "checkpoints" / "00000002" / "manifest.json").is_file()
     lines = [json.loads(line) for line in (run_dir / "metrics.jsonl").read_text().splitlines()]
     assert [line["update"] for line in lines] == [1, 2]
-    games = json.loads((run_dir / "evaluation.json").read_text())
-    assert set(games) == {"scripted", "random"}
-    for result in games.values():
-        assert result["games"] == result["wins"] + result["draws"] + result["losses"] == 4
-        ends = [result[f"ended_by_{reason}"] for reason in ("zone_control", "elimination", "time_up")]
-        assert sum(ends) == pytest.approx(1.0)  # every game has a real end
+    assert not (run_dir / "evaluation.json").exists()
 
 
 def test_every_metric_of_a_run_is_on_the_page_and_the_page_has_no_other(run_dir: Path) -> None:
@@ -68,34 +63,48 @@ def test_every_metric_of_a_run_is_on_the_page_and_the_page_has_no_other(run_dir:
     assert {patterns[0] for patterns in found} == set(PATTERNS)
 
 
-def test_a_run_describes_and_sums_itself_up(run_dir: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_run_describes_and_sums_itself_up(run_dir: Path) -> None:
     summary = json.loads((run_dir / "summary.json").read_text())
     assert (summary["updates"], summary["planned"], summary["stopped_early"]) == (2, 3, True)
     assert any((run_dir / "tensorboard").iterdir())
-    assert main(["runs", str(run_dir.parent), "--json"]) == 0
+
+
+@pytest.fixture(scope="module")
+def finished(run_dir: Path) -> Path:
+    """The same run, gone on to its end, with its evaluation games."""
+    assert main(["train", "--resume", "--run-dir", str(run_dir), "--eval-games", "4"]) == 0
+    return run_dir
+
+
+def test_a_run_that_was_stopped_goes_on_to_its_end_and_its_games(
+    finished: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    lines = [json.loads(line) for line in (finished / "metrics.jsonl").read_text().splitlines()]
+    assert [line["update"] for line in lines] == [1, 2, 3]
+    assert not json.loads((finished / "summary.json").read_text())["stopped_early"]
+    games = json.loads((finished / "evaluation.json").read_text())
+    assert set(games) == {"scripted", "random"}
+    for result in games.values():
+        assert result["games"] == result["wins"] + result["draws"] + result["losses"] == 4
+        ends = [result[f"ended_by_{reason}"] for reason in ("zone_control", "elimination", "time_up")]
+        assert sum(ends) == pytest.approx(1.0)  # every game has a real end
+    assert main(["runs", str(finished.parent), "--json"]) == 0
     [listed] = json.loads(capsys.readouterr().out)
-    assert (listed["updates"], listed["checkpoints"]) == (2, 2)
+    assert (listed["updates"], listed["checkpoints"]) == (3, 3)
     assert set(listed["evaluation"]) == {"scripted", "random"}
 
 
 def test_evaluating_the_run_again_gives_the_same_games_and_pictures_of_them(
-    run_dir: Path, capsys: pytest.CaptureFixture[str], tmp_path: Path
+    finished: Path, capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
+    run_dir = finished
     pictures = ["--out", str(tmp_path), "--gif", "3"]
     assert main(["evaluate", str(run_dir), "--games", "4", "--arenas", "4", "--json", *pictures]) == 0
     assert sorted(p.name for p in tmp_path.iterdir()) == ["evaluation.json", "evaluation.png", "game3.gif"]
     printed = json.loads(capsys.readouterr().out)
     recorded = json.loads((run_dir / "evaluation.json").read_text())
-    assert printed["update"] == 2
+    assert printed["update"] == 3
     assert printed["against"] == recorded
-
-
-def test_a_run_that_was_stopped_goes_on_to_its_end(run_dir: Path) -> None:
-    assert main(["train", "--resume", "--run-dir", str(run_dir), "--eval-games", "0"]) == 0
-    lines = [json.loads(line) for line in (run_dir / "metrics.jsonl").read_text().splitlines()]
-    assert [line["update"] for line in lines] == [1, 2, 3]
-    summary = json.loads((run_dir / "summary.json").read_text())
-    assert (summary["updates"], summary["planned"], summary["stopped_early"]) == (3, 3, False)
 
 
 def test_resuming_with_another_configuration_names_the_field(run_dir: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -162,7 +171,7 @@ def test_every_command_of_the_documentation_exists() -> None:
                 made_by_a_run = words[1].startswith("runs/")
                 assert words[1] == "-m" or made_by_a_run or (ROOT / words[1]).is_file(), (page, line)
             else:
-                assert program in ("pip", "cd"), (page, line)
+                assert program in ("pip", "cd", "export") or (ROOT / words[0]).is_file(), (page, line)
     assert seen >= 6
 
 
@@ -179,7 +188,7 @@ def test_every_flag_of_the_documentation_exists(capsys: pytest.CaptureFixture[st
 
 
 def test_the_library_example_of_the_readme_runs(capsys: pytest.CaptureFixture[str]) -> None:
-    [(_, example)] = [block for block in blocks("python") if block[0] == "README.md"]
+    example = next(text for page, text in blocks("python") if page == "README.md")
     exec(compile(example, "README.md", "exec"), {})
     assert "(64, 10, 1142) (64, 10) (64,)" in capsys.readouterr().out
 

@@ -1,5 +1,6 @@
 """Evaluation games: what is counted agrees with the game's own counters, is drawn, and is the same every time."""
 
+import dataclasses
 import importlib.util
 from pathlib import Path
 
@@ -30,7 +31,7 @@ from echelon_jax.intervals import paired_score
 from echelon_jax.policies.normalize import empty_moments
 from echelon_jax.policies.registry import make_network
 from echelon_jax.rules.weapons import AUTOCANNON, FLAMER, GAUSS, LASER, MISSILE, PAINTER, SMOKE
-from echelon_jax.runs.checkpoint import Policy
+from echelon_jax.runs.policy import Policy
 from echelon_jax.training.config import TrainConfig
 from echelon_jax.viewing import extras
 from echelon_jax.viewing.pictures import evaluation_figure, write_figure
@@ -189,7 +190,7 @@ def test_what_the_critic_said_is_paired_with_what_came() -> None:
     alive = jnp.array([[[True, True]], [[True, False]]])
     for t in range(2):
         part = Expected(value=10 * reward[t : t + 1], reward=reward[t : t + 1], alive=alive[t : t + 1])
-        record.take(None, part, False)  # type: ignore[arg-type]
+        record.take(None, None, part, False)  # type: ignore[arg-type]
     said, came = record.returns(gamma)
     np.testing.assert_allclose(said, [10.0, 20.0, 40.0])
     np.testing.assert_allclose(came, [1 + 0.5 * 4, 2 + 0.5 * 8, 4.0])
@@ -359,6 +360,16 @@ def test_an_evaluation_becomes_a_picture(played: tuple[Evaluation, Recorder], tm
     assert path.read_bytes().startswith(b"\x89PNG")
     with pytest.raises(ValueError, match="scripted"):
         evaluation_figure(played[0], "nobody")
+
+
+def test_the_axis_of_win_rates_ends_where_win_rates_do(played: tuple[Evaluation, Recorder]) -> None:
+    figure = evaluation_figure(dataclasses.replace(played[0], policy="runs/$a_{b$"))
+    figure.canvas.draw()
+    axis = figure.axes[0]
+    assert axis.get_xlim() == (0, 1)
+    for text in axis.texts:  # and what is written beside a bar stays inside
+        box = text.get_window_extent().transformed(axis.transData.inverted())
+        assert box.x0 >= 0 and box.x1 <= 1
 
 
 def test_a_missing_drawing_package_is_one_sentence_before_any_game(

@@ -26,7 +26,7 @@ from echelon_jax.export.torch_files import state_arrays, torch_module, write_tor
 from echelon_jax.export.torch_policy import Legality, PolicyError, State, load_policy
 from echelon_jax.export.weights import ExportError
 from echelon_jax.policies.heads import heads_of
-from echelon_jax.runs.checkpoint import Policy
+from echelon_jax.runs.policy import Policy
 
 torch.set_num_threads(1)
 TEAMS = {"one_mech": (1, 1), "65_rows": (13, 5)}

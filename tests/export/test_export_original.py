@@ -24,7 +24,7 @@ from echelon_jax.export.original import (
 from echelon_jax.export.parity import differences, jax_steps, torch_steps
 from echelon_jax.export.torch_policy import block_tensors, fingerprint, load_policy
 from echelon_jax.export.weights import ExportError, fold
-from echelon_jax.runs.checkpoint import Policy
+from echelon_jax.runs.policy import Policy
 
 torch.set_num_threads(1)
 

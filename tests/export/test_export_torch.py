@@ -29,7 +29,7 @@ from echelon_jax.export.torch_files import torch_module, write_torch
 from echelon_jax.export.torch_policy import OriginalPolicy, PolicyError, State, load_policy, log_prob, sample_of
 from echelon_jax.export.weights import ExportError, clip_of, described, normaliser_of, state_of
 from echelon_jax.policies.distributions import SquashedGaussian
-from echelon_jax.runs.checkpoint import Policy
+from echelon_jax.runs.policy import Policy
 
 torch.set_num_threads(1)
 

@@ -48,7 +48,7 @@ def test_the_learner_computes_its_products_in_the_configured_precision(precision
 def test_evaluation_computes_in_float32_under_any_global_setting():
     trainer = learner("tensorfloat32")
     state = jax.eval_shape(trainer.init, jax.random.key(0), PARAMS)
-    player = PolicyPlayer(trainer.network, trainer.features)
+    player = PolicyPlayer(trainer.network)
     numbers = PolicyNumbers(state.params, state.observation_moments)
 
     def act(numbers, observation):

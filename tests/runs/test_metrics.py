@@ -202,15 +202,62 @@ def test_lines_beyond_the_checkpoint_are_dropped_when_a_run_goes_on(tmp_path: Pa
 
 @pytest.fixture
 def fake_wandb(monkeypatch: pytest.MonkeyPatch) -> types.ModuleType:
-    """A module that remembers what it is told."""
+    """A module that remembers what it is told, and as the real one returns the active run unless a new one is asked for."""
     module = types.ModuleType("wandb")
-    module.told = []
-    run = types.SimpleNamespace(
-        log=lambda values, step: module.told.append((step, values)), finish=lambda: module.told.append("finished")
-    )
-    module.init = lambda **kwargs: (module.told.append(kwargs), run)[1]
+    module.told, module.run, module.Error = [], None, type("Error", (Exception,), {})
+
+    def init(**kwargs: object) -> types.SimpleNamespace:
+        module.told.append(kwargs)
+        if module.run is not None and kwargs.get("reinit") != "create_new":
+            return module.run
+        run = types.SimpleNamespace(rows=[], finished=False)
+        run.log = lambda values, step: (run.rows.append(values), module.told.append((step, values)))
+        run.finish = lambda: (setattr(run, "finished", True), module.told.append("finished"))
+        if kwargs.get("reinit") != "create_new":
+            module.run = run
+        return run
+
+    module.init = init
     monkeypatch.setitem(sys.modules, "wandb", module)
     return module
+
+
+def test_every_seed_has_a_run_of_its_own_and_the_callers_is_left_alone(
+    fake_wandb: types.ModuleType, tmp_path: Path
+) -> None:
+    mine = fake_wandb.init(project="my own")
+    sinks = {}
+    for seed in range(3):
+        (tmp_path / f"seed{seed}").mkdir()
+        sinks[seed] = WeightsAndBiases("mechs", tmp_path / f"seed{seed}", {"seed": seed})
+    lines = {seed: [{"update": update, "seed": seed} for update in (1, 2, 3)] for seed in sinks}
+    for rows in zip(*lines.values(), strict=True):  # side by side, as seeds train
+        for seed, line in enumerate(rows):
+            JsonLines(tmp_path / f"seed{seed}").write(line)
+            sinks[seed].write(line)
+    for seed, sink in sinks.items():
+        sink.close()
+        written = (tmp_path / f"seed{seed}" / "metrics.jsonl").read_text().splitlines()
+        assert sink.run.rows == [json.loads(line) for line in written] == lines[seed]
+    assert fake_wandb.run is mine and mine.rows == [] and not mine.finished
+    assert len({told["id"] for told in fake_wandb.told if isinstance(told, dict) and "id" in told}) == 3
+
+
+def test_a_missing_login_is_one_sentence(fake_wandb: types.ModuleType, tmp_path: Path) -> None:
+    def refuse(**kwargs: object) -> None:
+        raise fake_wandb.Error("No API key configured.\nUse `wandb login`")
+
+    fake_wandb.init = refuse
+    with pytest.raises(CheckpointError, match=r"cannot be used: No API key configured\.$"):
+        WeightsAndBiases("mechs", tmp_path, {})
+
+
+def test_a_run_in_the_working_directory_has_its_name(
+    fake_wandb: types.ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    WeightsAndBiases("mechs", Path("."), {})
+    assert fake_wandb.told[0]["name"] == tmp_path.name
 
 
 def test_weights_and_biases_gets_configuration_and_lines(fake_wandb: types.ModuleType, tmp_path: Path) -> None:

@@ -11,7 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from helpers.fuzz_step import CONFIG, compiled
-from helpers.trees import leaves, unequal
+from helpers.trees import disagreeing, leaves, unequal
 
 from echelon_jax.env import environment
 from echelon_jax.env.actions import sanitise
@@ -40,20 +40,6 @@ def play(case):
 
 def rows(tree, arenas):
     return jax.tree.map(lambda leaf: leaf[np.array(arenas)], tree)
-
-
-def disagreeing(one, other, tolerance):
-    """Leaves whose integers differ at all, or whose floats differ by more than the tolerance."""
-    a, b = leaves(one), leaves(other)
-    return [
-        name
-        for name in a
-        if not (
-            np.allclose(a[name], b[name], rtol=0, atol=tolerance)
-            if np.issubdtype(a[name].dtype, np.floating)
-            else np.array_equal(a[name], b[name])
-        )
-    ]
 
 
 @pytest.fixture(scope="module")
@@ -93,7 +79,7 @@ def test_phases_compiled_one_by_one_agree_with_the_whole_step(cases, result, mon
         return carry, None
 
     for name in ("upkeep", "update_projectiles", "fire", "move"):
-        monkeypatch.setattr(simulation, name, jax.jit(getattr(simulation, name), static_argnums=0))
+        monkeypatch.setattr(simulation, name, jax.jit(getattr(simulation, name), static_argnames=("config", "widths")))
     monkeypatch.setattr(jax.lax, "scan", loop)
     clean, _ = sanitise(CONFIG, action_layout(CONFIG), cases.actions)
     decision = decide(CONFIG, cases.state, clean)

@@ -27,7 +27,7 @@ class OriginalObservation:
 
     @property
     def reading(self) -> Reading:
-        """Contacts are the slots; whether a mech lives shows in its class."""
+        """Contacts are the slots. The one-hot of its class shows whether the mech lives."""
         return Reading("telemetry", ("local_map",), ("contact",), "used", None, "contact", "hull")
 
     def layout(self, config: EnvConfig) -> Layout:
@@ -37,7 +37,7 @@ class OriginalObservation:
     def observe(
         self, config: EnvConfig, rules: SimRules, state: EnvState, contact_slots: bool, widths: LoopWidths | None = None
     ) -> Observed:
-        """Return what every mech sees; contact slots are part of it in any case."""
+        """Return what every mech sees, always with the contact slots."""
         return observation.observe(config, rules, state, widths)
 
     def remembers_sightings(self, config: EnvConfig) -> bool:
@@ -56,7 +56,7 @@ class OriginalObservation:
     def later_memory(
         self, memory: ObservationMemory, yaw: Float32[Array, "arenas mechs"], new_yaw: Float32[Array, "arenas mechs"]
     ) -> ObservationMemory:
-        """A memory that another observation keeps stays as it is."""
+        """Return the memory unchanged."""
         return memory
 
     def is_class(self, config: EnvConfig, classes: set[int]) -> Condition:
@@ -65,7 +65,7 @@ class OriginalObservation:
         return Condition("any", tuple(hull + c for c in sorted(classes)))
 
     def weapon_ready(self, config: EnvConfig, weapon: int) -> tuple[Condition, ...]:
-        """Nothing is asked: cooldowns are shared between weapons here, so they do not tell."""
+        """There are no conditions: weapons share cooldown entries here, so the entries do not show which weapon is ready."""
         return ()
 
     def target_known(self, config: EnvConfig, slot: int) -> Rule:
@@ -130,7 +130,7 @@ class OriginalActions:
         actions_: Float32[Array, "arenas mechs original"],
         target: Int32[Array, "arenas mechs"],
     ) -> Float32[Array, "arenas mechs actions"]:
-        """An original action is one already."""
+        """Return the action unchanged."""
         return actions_
 
 
@@ -140,20 +140,20 @@ class OriginalReward:
 
     @property
     def pays_at_time_up(self) -> bool:
-        """It pays no result, so a game that is cut by the clock still has a value behind its end."""
+        """It pays no result, so a game that time cuts off still has a value after its end."""
         return False
 
     @property
     def weights_type(self) -> type:
-        """RewardWeights."""
+        """Its weights are RewardWeights."""
         return RewardWeights
 
     def default_weights(self, config: EnvConfig, gamma: float) -> RewardWeights:
-        """Return the original's weights, which depend on nothing."""
+        """Return the original's weights, which are the same for every configuration."""
         return rewards.original_rewards()
 
     def check_weights(self, config: EnvConfig, weights: RewardWeights, gamma: float) -> None:
-        """Any numbers will do."""
+        """Allow all numbers."""
 
     def rewards(self, config: EnvConfig, weights: RewardWeights, made: Transition) -> Rewards:
         """Return the rewards of one decision step."""

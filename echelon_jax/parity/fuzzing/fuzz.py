@@ -28,6 +28,7 @@ from echelon_jax.parity.recorded.teacher_forced import FieldCount, Stepper
 from echelon_jax.parity.sight import look_in_float32, sight_entries_follow
 from echelon_jax.rules.mechs import TEAM_NAMES
 from echelon_jax.sim.rules import sim_rules
+from echelon_jax.sim.widths import LoopWidths
 
 WIDTH = 8  # arenas of the compiled step
 NUDGES, NUDGE = 64, 1e-5
@@ -43,9 +44,12 @@ def default_params(config: EnvConfig) -> EnvParams:
     return EnvParams(rules=sim_rules(config), rewards=Echelon(config).default_rewards(), bank=None)  # type: ignore[arg-type]
 
 
-def compile_step(config: EnvConfig, width: int = WIDTH) -> jax.stages.Compiled:
-    """The compiled step (params, state, actions, noise) -> (state, step) for a batch of `width` arenas."""
-    env = Echelon(config)
+def compile_step(config: EnvConfig, width: int = WIDTH, widths: LoopWidths | None = None) -> jax.stages.Compiled:
+    """The compiled step (params, state, actions, noise) -> (state, step) for a batch of `width` arenas.
+
+    `widths` are those of the step's loops; the backend's without them.
+    """
+    env = Echelon(config, widths)
     case = stack([make_case(config, 0)] * width)
     step = jax.jit(lambda params, state, actions, noise: env.step_batch_with_noise(noise, state, actions, params))
     return step.lower(default_params(config), case.state, case.actions, case.noise).compile()

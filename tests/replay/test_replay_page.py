@@ -1,0 +1,291 @@
+"""The page in a real browser: headless Chromium with software rendering, the page opened from disk without a network."""
+
+import base64
+import re
+import shutil
+
+import numpy as np
+import pytest
+
+from echelon_jax.replay.file import from_bytes
+from echelon_jax.replay.model import ALIVE, EVENT, Replay
+from echelon_jax.replay.page import write_page
+
+ARGUMENTS = (
+    "--no-sandbox",
+    "--disable-gpu",
+    "--disable-quic",
+    "--no-first-run",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+    "--use-gl=angle",
+    "--use-angle=swiftshader",
+    "--enable-unsafe-swiftshader",
+)
+WAIT = 120_000  # milliseconds; nothing depends on how soon it happens
+BROWSERS = ("chromium", "chromium-browser", "google-chrome")
+EVIL = "<img src=x onerror=globalThis.hurt=1></script><script>globalThis.hurt=1</script>"
+
+
+@pytest.fixture(scope="module")
+def browser():
+    playwright = pytest.importorskip("playwright.sync_api", reason="the page's tests need the package playwright")
+    found = next((path for name in BROWSERS if (path := shutil.which(name))), None)
+    if found is None:
+        pytest.skip("the page's tests need Chromium: apt-get install chromium")
+    with playwright.sync_playwright() as driver:
+        chromium = driver.chromium.launch(executable_path=found, args=list(ARGUMENTS))
+        yield chromium
+        chromium.close()
+
+
+@pytest.fixture(scope="module")
+def replay(data):
+    return from_bytes((data / "replays" / "small.echelon").read_bytes())
+
+
+@pytest.fixture(scope="module")
+def page(browser, replay, tmp_path_factory):
+    """The page of the stored game with a hostile name, paused at its start; complaints are collected."""
+    game = Replay({**replay.header, "names": ["scripted", EVIL]}, replay.arrays)
+    path = write_page(tmp_path_factory.mktemp("page") / "game.html", game)
+    page = browser.new_page(viewport={"width": 900, "height": 560})
+    page.set_default_timeout(WAIT)
+    page.complaints = []
+    page.requests = []
+    page.on("console", lambda m: complains(m) and page.complaints.append(m.text))
+    page.on("pageerror", lambda e: page.complaints.append(str(e)))
+    page.on("request", lambda r: page.requests.append(r.url))
+    page.goto(f"{path.as_uri()}#paused")
+    page.wait_for_function("globalThis.echelon && document.getElementById('message').hidden")
+    yield page
+    page.close()
+
+
+def complains(message):
+    """Errors and warnings; software rendering's remark that showing a picture means reading it back is neither."""
+    return message.type in ("error", "warning") and "GL Driver Message (OpenGL, Performance" not in message.text
+
+
+@pytest.fixture(autouse=True)
+def rested(page):
+    page.evaluate(
+        "echelon.setPlaying(false); echelon.setSpeed(1); echelon.choose(-1); echelon.camera.reset(); echelon.seek(0)"
+    )
+    redraw(page)
+
+
+def redraw(page):
+    page.evaluate("new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done)))")
+
+
+def seek(page, frame):
+    page.evaluate(f"echelon.seek({frame} * echelon.game.substeps)")
+    redraw(page)
+
+
+def number(text):
+    return float(re.search(r"-?\d+(\.\d+)?", text).group())
+
+
+def picture(page):
+    """The canvas as an array [height, width, 4], read right after drawing it."""
+    width, height, pixels = page.evaluate(
+        """() => {
+          const gl = echelon.renderer.getContext();
+          echelon.renderer.render(echelon.scene, echelon.camera.camera);
+          const [w, h] = [gl.drawingBufferWidth, gl.drawingBufferHeight];
+          const pixels = new Uint8Array(4 * w * h);
+          gl.readPixels(0, 0, w, h, gl.RGBA, gl.UNSIGNED_BYTE, pixels);
+          let text = "";
+          for (let i = 0; i < pixels.length; i += 4096) text += String.fromCharCode(...pixels.subarray(i, i + 4096));
+          return [w, h, btoa(text)];
+        }"""
+    )
+    return np.frombuffer(base64.b64decode(pixels), np.uint8).reshape(height, width, 4)
+
+
+def test_the_console_stays_silent_and_nothing_is_fetched(page):
+    for frame in (0, 10, 30):
+        seek(page, frame)
+    page.keyboard.press("n")
+    redraw(page)
+    assert page.complaints == []
+    assert [url for url in page.requests if not url.startswith(("file:", "data:", "blob:"))] == []
+
+
+def test_script_in_a_name_is_shown_as_text(page):
+    assert page.evaluate("globalThis.hurt") is None
+    assert page.locator("#side-1 .name").inner_text() == EVIL
+
+
+def test_the_canvas_shows_a_picture_that_changes_with_time(page):
+    first = picture(page)
+    assert len(np.unique(first.reshape(-1, 4), axis=0)) > 200
+    seek(page, 40)
+    assert (picture(page) != first).any(-1).mean() > 0.001
+
+
+def test_scores_and_clock_are_the_files(page, replay):
+    for frame in (0, 17, replay.decisions):
+        seek(page, frame)
+        for team in (0, 1):
+            shown = number(page.locator(f"#side-{team} .score").inner_text())
+            assert shown == pytest.approx(float(replay["score"][frame, team]), abs=0.051)
+            alive = int(((replay["flags"][frame, 5 * team : 5 * team + 5] & ALIVE) > 0).sum())
+            assert page.locator(f"#side-{team} .alive").inner_text().count("●") == alive
+        assert page.locator("#decision").inner_text() == f"decision {frame} of {replay.decisions}"
+        seconds = frame * replay.header["decision_seconds"]
+        minutes, rest = page.locator("#clock").inner_text().split(":")
+        assert 60 * int(minutes) + float(rest) == pytest.approx(seconds, abs=0.051)
+
+
+def test_the_panel_shows_the_files_numbers(page, replay):
+    frame = 20
+    seek(page, frame)
+    for mech in (0, 3, 6):
+        page.evaluate(f"echelon.choose({mech})")
+        redraw(page)
+        shown = page.locator("#mech-hp b").inner_text()
+        assert number(shown) == pytest.approx(max(0.0, float(replay["hp"][frame, mech])), abs=0.051)
+        heat = number(page.locator("#mech-heat b").inner_text())
+        assert heat == pytest.approx(float(replay["heat"][frame, mech]), abs=0.051)
+        forward = number(page.locator("#panel .signed b").first.inner_text())
+        assert forward == pytest.approx(float(replay["actions"][frame, mech, 0]), abs=0.0051)
+
+
+def test_the_reward_legend_adds_up_the_files_rewards(page, replay):
+    seek(page, 30)
+    page.evaluate("echelon.choose(1)")
+    redraw(page)
+    shown = [number(text.split()[-1]) for text in page.locator("#panel .legend span").all_inner_texts()]
+    assert shown == pytest.approx(replay["rewards"][:30, 1].sum(0).tolist(), abs=0.006)
+
+
+def test_what_a_mech_sees_is_read_as_the_file_holds_it(page, replay):
+    seen = page.evaluate("Array.from(echelon.game.observation(12, 4))")
+    assert np.array_equal(np.array(seen, np.float32), replay["observation"][12, 4].astype(np.float32))
+
+
+def test_poses_are_those_of_the_file(page, replay):
+    for frame in (0, 9, replay.decisions):
+        seek(page, frame)
+        poses = page.evaluate("echelon.mechs.poses.map((p) => [p.x, p.y, p.z])")
+        assert np.abs(np.array(poses) - replay["position"][frame]).max() < 0.02
+
+
+def test_the_map_follows_its_edits_both_ways(page, replay):
+    assert len(replay["edit_time"])
+    for frame in (replay.decisions, 0, 25):
+        seek(page, frame)
+        cells = replay["material"].reshape(-1).copy()
+        done = replay["edit_time"] <= frame * replay.header["substeps"]
+        cells[replay["edit_voxel"][done]] = replay["edit_material"][done]
+        assert page.evaluate("Array.from(echelon.terrain.cells)") == cells.tolist()
+
+
+def test_the_kill_feed_and_the_timeline_know_every_kill(page, replay):
+    kills = int((replay["event_kind"] == EVENT["kill"]).sum())
+    assert page.evaluate("echelon.game.byKind[9].time.length") == kills
+    seek(page, replay.decisions)
+    assert page.locator("#feed .kill").count() <= kills
+
+
+def test_a_click_on_the_timeline_goes_there(page, replay):
+    page.locator("#timeline").click(position={"x": page.locator("#timeline").bounding_box()["width"] / 2, "y": 10})
+    redraw(page)
+    assert abs(page.evaluate("echelon.game.frame(echelon.t)") - replay.decisions / 2) <= 1
+    assert page.locator("#timeline").get_attribute("aria-valuenow") == str(
+        page.evaluate("echelon.game.frame(echelon.t)")
+    )
+
+
+def test_arrows_step_one_decision_and_home_and_end_go_to_the_ends(page, replay):
+    for key, frame in (
+        ("ArrowRight", 1),
+        ("ArrowRight", 2),
+        ("ArrowLeft", 1),
+        ("Shift+ArrowRight", 21),
+        ("End", replay.decisions),
+        ("ArrowRight", replay.decisions),
+        ("Home", 0),
+        ("ArrowLeft", 0),
+    ):
+        page.keyboard.press(key)
+        assert page.evaluate("echelon.game.frame(echelon.t)") == frame, key
+
+
+def test_space_plays_and_pauses(page):
+    page.keyboard.press("Space")
+    page.wait_for_function("echelon.playing && echelon.t > 0.5")
+    page.keyboard.press("Space")
+    stopped = page.evaluate("echelon.t")
+    redraw(page)
+    assert page.evaluate("[echelon.playing, echelon.t]") == [False, stopped]
+
+
+def test_speed_keys_and_buttons_change_how_far_a_second_goes(page):
+    page.keyboard.press("ArrowUp")
+    page.locator("#faster").click()
+    assert page.locator("#speed").inner_text() == "4×"
+    for _ in range(9):
+        page.keyboard.press("-")
+    assert page.locator("#speed").inner_text() == "0.25×"
+    # A quarter of a second at speed 4 is one second of the game: 20 substeps.
+    moved = page.evaluate(
+        """() => { echelon.setSpeed(4); echelon.setPlaying(true); const from = echelon.t; echelon.advance(0.25);
+          echelon.setPlaying(false); return echelon.t - from; }"""
+    )
+    assert moved == pytest.approx(20.0)
+
+
+def test_digits_and_tab_choose_mechs_and_escape_none(page):
+    page.keyboard.press("3")
+    assert page.evaluate("echelon.chosen") == 2
+    assert page.locator("#panel").is_visible()
+    page.keyboard.press("Tab")
+    assert page.evaluate("echelon.chosen") == 3
+    page.keyboard.press("Escape")
+    assert page.evaluate("echelon.chosen") == -1
+    assert page.locator("#panel").is_hidden()
+
+
+def test_following_keeps_the_mech_in_the_middle(page):
+    page.evaluate("echelon.choose(6)")
+    page.keyboard.press("f")
+    redraw(page)
+    for frame in (5, 25):
+        seek(page, frame)
+        target, pose = page.evaluate(
+            "(({x, y, z}) => [echelon.camera.controls.target.toArray(), [x, y, z]])(echelon.mechs.poses[6])"
+        )
+        assert target == pytest.approx(pose, abs=1e-3)
+    assert page.locator("#camera").inner_text().startswith("following Orange")
+    page.keyboard.press("f")
+    assert page.locator("#camera").inner_text() == "free camera"
+
+
+def test_a_click_on_a_mech_chooses_it(page):
+    spot = page.evaluate(
+        """() => { const p = echelon.mechs.poses[0];
+          const v = echelon.camera.controls.target.clone().set(p.x, p.y, p.z).project(echelon.camera.camera);
+          const box = echelon.canvas.getBoundingClientRect();
+          return [box.left + (v.x + 1) / 2 * box.width, box.top + (1 - v.y) / 2 * box.height]; }"""
+    )
+    page.mouse.click(*spot)
+    chosen = page.evaluate("echelon.chosen")
+    assert chosen in range(5), "the heavy or one of its pack beside it"
+
+
+def test_draw_calls_and_triangles_are_told(page):
+    page.keyboard.press("g")
+    redraw(page)
+    page.evaluate("echelon.shown = ''")
+    redraw(page)
+    text = page.locator("#debug").inner_text()
+    calls, triangles = (int(n.replace(",", "")) for n in re.findall(r"([\d,]+) (?:draw calls|triangles)", text))
+    assert 5 < calls < 150
+    assert 500 < triangles < 200_000
+    page.keyboard.press("g")
+    assert page.locator("#debug").is_hidden()
