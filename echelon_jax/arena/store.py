@@ -75,7 +75,7 @@ def keep(folder: Path, policy: Policy) -> str:
         shutil.rmtree(partial, ignore_errors=True)
         partial.mkdir(parents=True)
         tree = {"params": policy.params, "observation_moments": policy.observation_moments}
-        tree_files.write((partial / "policy").absolute(), tree_files.to_flat(tree))
+        tree_files.write((partial / "policy").absolute(), tree_files.nested(tree_files.to_flat(tree)))
         manifest = {
             "format": FORMAT,
             "update": policy.update,
