@@ -21,9 +21,9 @@ from echelon_jax.config import EnvConfig
 from echelon_jax.env.interfaces import actions_of
 from echelon_jax.env.state import EnvParams, EnvState
 from echelon_jax.rules import constants as k
-from echelon_jax.rules.mechs import HEAVY, LIGHT, MEDIUM, SCOUT, roster
+from echelon_jax.rules.mechs import HEAVY, SCOUT, roster
 from echelon_jax.rules.timers import decrements
-from echelon_jax.rules.weapons import AUTOCANNON, FLAMER, GAUSS, LASER, MISSILE, PAINTER
+from echelon_jax.rules.weapons import BALLISTIC, MISSILE, PRIMARY, SECONDARY, SEEKING, TERTIARY, WEAPONS, Kind
 from echelon_jax.sim.ordered import team_sums
 
 NORMAL, REVERSE, STRAFE = range(3)  # phases of the manoeuvre that frees a stuck mech
@@ -301,22 +301,31 @@ class Scripted:
         may_fire: Bool[Array, "arenas mechs"],
     ) -> tuple[Bool[Array, "arenas mechs"], Bool[Array, "arenas mechs"], Bool[Array, "arenas mechs"]]:
         """Primary, secondary and tertiary triggers (step 9); sight is asked only where it decides one."""
-        mech_class: np.ndarray = roster(self.config.num_packs).mech_class
-        scout, light, medium, heavy = (jnp.asarray(mech_class == c) for c in (SCOUT, LIGHT, MEDIUM, HEAVY))
+        nobody = jnp.zeros(d.shape, bool)
+        # Who wants to fire by trigger: with sight of the target, and without.
+        with_sight = dict.fromkeys((PRIMARY, SECONDARY, TERTIARY), nobody)
+        without = dict(with_sight)
+
+        def add(wants: dict[int, Array], weapon: int, when: Bool[Array, "arenas mechs"]) -> None:
+            mech_class: np.ndarray = roster(self.config.num_packs).mech_class
+            for carrier, trigger in WEAPONS[weapon].triggers.items():
+                if trigger in wants:
+                    wants[trigger] = wants[trigger] | (jnp.asarray(mech_class == carrier) & when)
 
         def reaches(weapon: int, cone: float) -> Bool[Array, "arenas mechs"]:
             return may_fire & (d <= params.rules.range[weapon]) & (error <= cone)
 
-        laser, flamer, paint = reaches(LASER, WIDE), reaches(FLAMER, WIDE), reaches(PAINTER, NARROW)
-        missile_locked = reaches(MISSILE, BROADSIDE) & locked
-        missile_seen = may_fire & (d <= k.ONBOARD_LOCK_RANGE) & (error <= BROADSIDE) & ~locked
-        asked = (
-            (scout & paint) | (light & (flamer | laser | paint)) | (medium & laser) | (heavy & (laser | missile_seen))
-        )
+        for weapon in SEEKING:
+            add(with_sight, weapon, reaches(weapon, NARROW if WEAPONS[weapon].kind is Kind.PAINTER else WIDE))
+        for weapon in BALLISTIC:
+            add(without, weapon, reaches(weapon, NARROW))
+        add(without, MISSILE, reaches(MISSILE, BROADSIDE) & locked)
+        add(with_sight, MISSILE, may_fire & (d <= k.ONBOARD_LOCK_RANGE) & (error <= BROADSIDE) & ~locked)
+        asked = nobody
+        for trigger, wants in with_sight.items():
+            asked = asked | (wants & ~without[trigger])
         seen = target_sight(self.config, state.sim.grid.opaque, state.sim.mechs.position, target, asked)
-        primary = seen & ((scout & paint) | (light & flamer) | ((medium | heavy) & laser))
-        secondary = (light & laser & seen) | (heavy & (missile_locked | (missile_seen & seen)))
-        tertiary = (light & paint & seen) | (medium & reaches(AUTOCANNON, NARROW)) | (heavy & reaches(GAUSS, NARROW))
+        primary, secondary, tertiary = (without[t] | (with_sight[t] & seen) for t in (PRIMARY, SECONDARY, TERTIARY))
         return primary, secondary, tertiary
 
 

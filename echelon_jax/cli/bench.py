@@ -46,7 +46,7 @@ class BenchCommand:
     compile_for: str | None = None
     """Measure nothing; compile for this GPU (`h100`), which need not be here, and count what it would run (docs/gpu.md)."""
     program: str = "env"
-    """What to compile for it: `env` (a step), `policy` (a decision) or `train` (the preset gpu's fused call)."""
+    """What to compile for it: `env` (a step), `policy` (a decision), `update` (the learner's) or `train` (the fused call)."""
     rules: str = "original"
     """Rule set of what is compiled for it, `original` or `revised`."""
     size: int = SIZE

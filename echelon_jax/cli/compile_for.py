@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from echelon_jax.cli.errors import UsageError, checked
 from echelon_jax.config import RULE_SETS, EnvConfig
 
-PROGRAMS = ("env", "policy", "train")
+PROGRAMS = ("env", "policy", "update", "train")
 
 
 def compile_for(
@@ -27,7 +27,7 @@ def compile_for(
 
     Args:
         target: name of the GPU.
-        program: `env`, `policy` or `train`.
+        program: `env`, `policy`, `update` or `train`.
         rules, size, packs: the game.
         arenas: side by side.
         graphs: whether loops and conditionals go into CUDA graphs.
@@ -71,7 +71,7 @@ def compile_for(
 
 def counted_trips(config: EnvConfig, program: str, arenas: int, steps: int) -> tuple[Mapping[str, float], str]:
     """Iterations of loops whose trip count is data, counted in a game on the CPU, and where they are from in words."""
-    if not steps or program == "policy":
+    if not steps or program in ("policy", "update"):
         return {}, ""
     from echelon_jax.gpu.trips import measure_trips
     from echelon_jax.sim.widths import ENVIRONMENT_VARIABLE

@@ -19,22 +19,24 @@ from echelon_jax.env.episode import zone_distance
 from echelon_jax.env.interfaces import actions_of
 from echelon_jax.env.reward_terms import reward_part_names, reward_parts
 from echelon_jax.env.state import EnvParams, EnvState, Step
-from echelon_jax.rules.mechs import CLASS_NAMES, LIGHT, MEDIUM, roster
+from echelon_jax.rules.mechs import CLASS_NAMES, roster
 from echelon_jax.rules.weapons import (
-    AUTOCANNON,
-    FLAMER,
-    GAUSS,
-    LASER,
+    BALLISTIC,
+    HITSCAN,
     MISSILE,
     PAINTER,
     SMOKE,
     TRIGGERS,
     WEAPON_NAMES,
+    WEAPONS,
+    barrel_of,
+    carried_by,
 )
 from echelon_jax.sim.ewar import shutdown
 from echelon_jax.sim.rules import SimRules
 from echelon_jax.sim.state import Mechs
 from echelon_jax.sim.turns import triggers_pressed
+from echelon_jax.sim.views import TIMER_FIELDS
 
 RANGE_EDGES = (4.0, 8.0, 12.0, 20.0, 35.0)  # voxels between the bins of distances
 PLACES = 24  # cells along an edge of the position map
@@ -144,22 +146,31 @@ def look_around(config: EnvConfig, rules: SimRules, mechs: Mechs) -> Sight:
     return Sight(reach.any(-1), target, nearest)
 
 
+def _cooldown(weapon: int) -> float:
+    return WEAPONS[weapon].cooldown
+
+
 def shots(config: EnvConfig, before: Mechs, after: EnvState) -> Float32[Array, "arenas mechs weapons"]:
-    """Return the shots of a decision by weapon, from its tally and, for a light's laser, from its cooldown."""
+    """Return the shots of a decision by weapon, from the tally of its kind.
+
+    The tally counts all hitscan weapons of a mech together. The one that cools down fastest gets what the others leave; each of
+    those has fired once if its timer was set anew.
+    """
     tally, who = after.sim.tally, roster(config.num_packs).mech_class
-    light, medium = jnp.asarray(who == LIGHT), jnp.asarray(who == MEDIUM)
-    cooled = jnp.maximum(before.laser_cooldown - config.substeps, 0)
-    laser_of_light = (after.sim.mechs.laser_cooldown > cooled) & (tally.laser_hits > 0)
-    laser = jnp.where(light, laser_of_light.astype(jnp.int32), tally.laser_hits)
-    by_weapon = {
-        LASER: laser,
-        FLAMER: tally.laser_hits - laser,
-        MISSILE: tally.missile_launches,
-        SMOKE: tally.smoke_launches,
-        GAUSS: jnp.where(medium, 0, tally.kinetic_fires),
-        AUTOCANNON: jnp.where(medium, tally.kinetic_fires, 0),
-        PAINTER: tally.paints,
-    }
+    by_weapon = {MISSILE: tally.missile_launches, SMOKE: tally.smoke_launches, PAINTER: tally.paints}
+    for weapon in BALLISTIC:
+        carries = jnp.asarray(np.array([barrel_of(int(c)) == weapon for c in who]))
+        by_weapon[weapon] = jnp.where(carries, tally.kinetic_fires, 0)
+    left = tally.laser_hits
+    for weapon in sorted(HITSCAN, key=lambda w: -WEAPONS[w].cooldown):
+        mine = [carried_by(int(c), HITSCAN) for c in who]
+        carries = jnp.asarray(np.array([weapon in weapons for weapons in mine]))
+        fastest = jnp.asarray(np.array([weapon == min(w, key=_cooldown, default=None) for w in mine]))
+        field = TIMER_FIELDS[WEAPONS[weapon].timer]
+        cooled = jnp.maximum(getattr(before, field) - config.substeps, 0)
+        once = ((getattr(after.sim.mechs, field) > cooled) & (left > 0)).astype(jnp.int32)
+        by_weapon[weapon] = jnp.where(carries, jnp.where(fastest, left, once), 0)
+        left = left - by_weapon[weapon]
     return jnp.stack([by_weapon[w].astype(jnp.float32) for w in range(len(WEAPON_NAMES))], -1)
 
 
@@ -171,16 +182,7 @@ def _carried(config: EnvConfig) -> np.ndarray:
 
 def _ready(config: EnvConfig, mechs: Mechs) -> Bool[Array, "arenas mechs weapons"]:
     """Weapons that are or become ready during the decision."""
-    timers = {
-        LASER: mechs.laser_cooldown,
-        FLAMER: mechs.kinetic_cooldown,
-        MISSILE: mechs.tube_cooldown,
-        SMOKE: mechs.tube_cooldown,
-        GAUSS: mechs.kinetic_cooldown,
-        AUTOCANNON: mechs.kinetic_cooldown,
-        PAINTER: mechs.painter_cooldown,
-    }
-    return jnp.stack([timers[w] < config.substeps for w in range(len(WEAPON_NAMES))], -1)
+    return jnp.stack([getattr(mechs, TIMER_FIELDS[w.timer]) < config.substeps for w in WEAPONS], -1)
 
 
 def _places(
@@ -373,7 +375,7 @@ def summarize_behaviour(config: EnvConfig, behaviour: Behaviour, length: np.ndar
                 "by_range": [float(x) / games for x in shots_by_range],
             }
         aimed = [w for w in range(len(WEAPON_NAMES)) if w != SMOKE]
-        guns = [GAUSS, AUTOCANNON]  # these spend heat and cooldown without a target as well
+        guns = list(BALLISTIC)  # these spend heat and cooldown without a target as well
         reached = b.first_zone[:, side]
         out[whose] = {
             "weapons": weapons,

@@ -16,6 +16,7 @@ from echelon_jax.gpu.cost import LEVELS, Cost, Count, Model, decisions_per_secon
 from echelon_jax.gpu.memory import read_scratch
 from echelon_jax.gpu.phases import attribute
 from echelon_jax.gpu.thunks import Dump, read_dump
+from echelon_jax.terminal import PlainConsole
 
 ESTIMATE = "estimate; no device has run this"
 
@@ -99,7 +100,7 @@ def _short(number: float) -> str:
 
 def print_report(report: Mapping[str, Any], console: Console | None = None) -> None:
     """Print a report as tables, every estimate marked as one."""
-    console = console or Console()
+    console = console or PlainConsole()
     table = Table(title=f"{report['program']} at {report['arenas']:,} arenas for {report['target']}, a decision step")
     columns = {"kernels": "kernels", "copies": "copies", "host_launches": "by host", "host_checks": "checks"}
     for name in ("phase", *columns.values(), "MB", "scratch", "us (estimate)"):

@@ -24,9 +24,9 @@ from echelon_jax.reference.vec import vec
 from echelon_jax.reference.world import SmokeCloud, VoxelWorld
 from echelon_jax.rules import constants as k
 from echelon_jax.rules.materials import COLLIDES, OPAQUE
-from echelon_jax.rules.mechs import HEAVY, LIGHT, MEDIUM, TEAM_NAMES
+from echelon_jax.rules.mechs import TEAM_NAMES
 from echelon_jax.rules.timers import decrements
-from echelon_jax.rules.weapons import AUTOCANNON, FLAMER, GAUSS, LASER, MISSILE, PAINTER, SMOKE, WEAPONS
+from echelon_jax.rules.weapons import HITSCAN, MISSILE, SMOKE, WEAPONS, Timer, on_timer, timed_weapon
 from echelon_jax.sim.noise import Noise
 from echelon_jax.sim.slots import BARREL, TUBE, slots
 
@@ -53,8 +53,6 @@ _DURATIONS = {
     "fallen": k.FALLEN_DURATION,
     "suppressed": k.SUPPRESSION_DURATION,
     "ams_cooldown": k.AMS_COOLDOWN,
-    "laser_cooldown": WEAPONS[LASER].cooldown,
-    "painter_cooldown": WEAPONS[PAINTER].cooldown,
     "painted": k.PAINT_DURATION,
 }
 # A deed that the modern observation tells of, and the row's count of it.
@@ -65,7 +63,7 @@ DEEDS = {
     "smoke_launch": "smoke_launches",
     "paint": "paints",
 }
-_KINETIC = {HEAVY: GAUSS, MEDIUM: AUTOCANNON, LIGHT: FLAMER}
+_WEAPON_TIMERS = {f"{timer.value}_cooldown": timer for timer in Timer}
 
 
 @dataclasses.dataclass
@@ -117,11 +115,15 @@ class OutsideTheRulesError(ValueError):
 
 
 def duration_of(field: str, mech_class: int, was_smoke: bool) -> float:
-    """Seconds to which the rules set a timer of a row; 0 for a weapon that the class lacks."""
+    """Seconds to which the rules set a timer of a row; 0 for a kinetic weapon that the class lacks."""
     if field == "tube_cooldown":
         return WEAPONS[SMOKE if was_smoke else MISSILE].cooldown
-    if field == "kinetic_cooldown":
-        return WEAPONS[_KINETIC[mech_class]].cooldown if mech_class in _KINETIC else 0.0
+    if field in _WEAPON_TIMERS:
+        timer = _WEAPON_TIMERS[field]
+        if timer is Timer.KINETIC and on_timer(mech_class, timer) is None:
+            return 0.0
+        # Random states hold running laser and painter timers of mechs that carry neither.
+        return WEAPONS[timed_weapon(mech_class, timer)].cooldown
     return _DURATIONS[field]
 
 
@@ -404,8 +406,8 @@ class SlotNoise:
         return float(self._noise.ams[self._now, table.heavy_of[shooter], table.ring[slot], pack])
 
     def hit_height(self, shooter: int, weapon: int) -> float:
-        """The height of a laser or flamer hit."""
-        return float(self._noise.hit_height[self._now, shooter, (LASER, FLAMER).index(weapon)])
+        """The height of a hitscan hit."""
+        return float(self._noise.hit_height[self._now, shooter, HITSCAN.index(weapon)])
 
     def move_order(self, living: list[int]) -> list[int]:
         """The permutation of all mechs, with the living kept."""

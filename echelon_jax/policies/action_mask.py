@@ -14,10 +14,10 @@ from jaxtyping import Array, Bool, Float32
 from echelon_jax.config import EnvConfig
 from echelon_jax.env.interface import ALWAYS, NEVER, Condition, Rule
 from echelon_jax.env.interfaces import actions_of, observation_of
-from echelon_jax.rules.mechs import LIGHT, SCOUT
-from echelon_jax.rules.weapons import PRIMARY, SECONDARY, SPECIAL, TERTIARY, TRIGGERS
+from echelon_jax.rules.mechs import MECH_CLASSES, SCOUT
+from echelon_jax.rules.weapons import TRIGGER_NAMES, TRIGGERS
 
-WEAPON_TRIGGERS = {"primary": PRIMARY, "secondary": SECONDARY, "tertiary": TERTIARY, "special": SPECIAL}
+WEAPON_TRIGGERS = {name: trigger for trigger, name in TRIGGER_NAMES.items()}
 
 
 @cache
@@ -30,7 +30,8 @@ def mask_rules(config: EnvConfig) -> tuple[Rule, ...]:
     allowed.
     """
     actions, observation = actions_of(config), observation_of(config)
-    rules: list[Rule] = [ALWAYS, ALWAYS, ((observation.is_class(config, {SCOUT, LIGHT}),),), ALWAYS]
+    jets = {number for number, c in enumerate(MECH_CLASSES) if c.max_jet_accel > 0}
+    rules: list[Rule] = [ALWAYS, ALWAYS, ((observation.is_class(config, jets),),), ALWAYS]
     rules += [_trigger_rule(config, name) for name in actions.triggers]
     known = [observation.target_known(config, slot) for slot in range(actions.target_slots(config))]
     rules += [ALWAYS, *(rule if config.target_selection else NEVER for rule in known)]

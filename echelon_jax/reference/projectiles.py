@@ -12,10 +12,10 @@ from echelon_jax.reference.vec import Cell, Vec, add, clip, distance, div, dot, 
 from echelon_jax.reference.world import SmokeCloud
 from echelon_jax.rules import constants as c
 from echelon_jax.rules.mechs import HEAVY
-from echelon_jax.rules.weapons import AUTOCANNON, GAUSS, MISSILE, SMOKE, WEAPONS
+from echelon_jax.rules.weapons import MISSILE, PROJECTILES, SMOKE, WEAPONS
 
 # Seconds in flight: range over speed (docs/spec/rules.md 6.1).
-LIFETIMES = {weapon: WEAPONS[weapon].range / WEAPONS[weapon].speed for weapon in (MISSILE, SMOKE, GAUSS, AUTOCANNON)}
+LIFETIMES = {weapon: WEAPONS[weapon].range / WEAPONS[weapon].speed for weapon in PROJECTILES}
 
 
 def update_projectiles(battle: Battle, noise: Noise) -> None:
@@ -118,7 +118,7 @@ def guide(battle: Battle, shot: Projectile) -> None:
             turn = c.HOMING_GAIN * dt
             mixed = add(mul(shot.vel, 1.0 - turn), mul(wanted, turn))
             shot.vel = mul(div(mixed, norm(mixed) + 1e-6), speed)
-    elif shot.weapon == GAUSS:
+    elif WEAPONS[shot.weapon].falls:
         shot.vel = lift(shot.vel, -battle.config.gravity * dt)
 
 
@@ -192,7 +192,7 @@ def direct_hit(battle: Battle, shot: Projectile, victim: Mech, impact: Vec) -> N
     record_effect(shooter, victim, damage)
     victim.hp -= damage  # 4
     victim.stability = max(0.0, victim.stability - stability)
-    if shot.weapon == AUTOCANNON:
+    if weapon.suppresses:
         victim.suppressed_time = max(victim.suppressed_time, c.SUPPRESSION_DURATION)
     victim.was_hit = True
     victim.took_damage += damage

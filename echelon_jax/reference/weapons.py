@@ -20,19 +20,25 @@ from echelon_jax.reference.status import kill_if_dead
 from echelon_jax.reference.vec import Vec, add, clip, distance, div, dot, f32, flat, lift, mul, norm, sub
 from echelon_jax.rules import constants as c
 from echelon_jax.rules.weapons import (
-    AUTOCANNON,
-    FLAMER,
-    GAUSS,
-    LASER,
+    BALLISTIC,
+    HITSCAN,
     MISSILE,
     PAINTER,
     SMOKE,
     TRIGGERS,
     WEAPON_NAMES,
     WEAPONS,
+    Timer,
 )
 
-HEAT_TRANSFER = {LASER: c.LASER_HEAT_TRANSFER, FLAMER: c.FLAMER_HEAT_TRANSFER}
+HEAT_TRANSFER = {weapon: WEAPONS[weapon].heat_transfer for weapon in HITSCAN}
+# The attribute of a mech that holds a timer.
+TIMERS = {
+    Timer.LASER: "laser_cooldown",
+    Timer.TUBE: "missile_cooldown",
+    Timer.KINETIC: "kinetic_cooldown",
+    Timer.PAINTER: "painter_cooldown",
+}
 
 
 def fire(battle: Battle, mech: Mech, action: list[float], noise: Noise) -> None:
@@ -45,7 +51,7 @@ def fire(battle: Battle, mech: Mech, action: list[float], noise: Noise) -> None:
 
 
 def pulled(mech: Mech, weapon: int, action: list[float]) -> bool:
-    """The mech carries this weapon and its trigger is pulled (docs/spec/rules.md 5.2)."""
+    """Whether the mech carries this weapon and its trigger is pressed (docs/spec/rules.md 5.2)."""
     trigger = TRIGGERS[weapon].get(mech.class_id)
     return trigger is not None and action[trigger] > 0
 
@@ -84,10 +90,10 @@ def in_arc(shooter: Mech, target: Mech, arc_deg: float) -> bool:
 def nearest_candidate(
     battle: Battle, shooter: Mech, reach: float, gate: Callable[[Mech, float], Any], focus_in_range: bool = True
 ) -> tuple[Mech, Any] | None:
-    """The nearest-candidate rule: the target and what its gate said, or nothing.
+    """The nearest-candidate rule: the target and the result of its gate, or nothing.
 
     A valid focus comes first, but any strictly closer candidate replaces it (Q2), unless honour_focus is on.
-    `focus_in_range` False: the gate alone judges the focus.
+    With `focus_in_range` False only the gate decides about the focus.
     """
     best: tuple[Mech, Any] | None = None
     best_distance = math.inf
@@ -114,19 +120,18 @@ def nearest_candidate(
 
 
 def lasers(battle: Battle, mech: Mech, action: list[float], noise: Noise) -> None:
-    """Laser, then flamer. Fallen mechs fire (Q15); the shutdown test is not repeated between the two (Q16)."""
+    """Laser, flamer and other hitscan weapons. Fallen mechs fire (Q15); shutdown is not tested again in between (Q16)."""
     if mech.shutdown:
         return
-    laser = pulled(mech, LASER, action) and mech.laser_cooldown <= 0
-    flamer = pulled(mech, FLAMER, action) and mech.kinetic_cooldown <= 0
-    if laser and hitscan(battle, mech, LASER, noise):
-        mech.laser_cooldown = WEAPONS[LASER].cooldown
-    if flamer and hitscan(battle, mech, FLAMER, noise):
-        mech.kinetic_cooldown = WEAPONS[FLAMER].cooldown
+    for weapon_id in HITSCAN:
+        timer = TIMERS[WEAPONS[weapon_id].timer]
+        ready = pulled(mech, weapon_id, action) and getattr(mech, timer) <= 0
+        if ready and hitscan(battle, mech, weapon_id, noise):
+            setattr(mech, timer, WEAPONS[weapon_id].cooldown)
 
 
 def hitscan(battle: Battle, mech: Mech, weapon_id: int, noise: Noise) -> bool:
-    """One laser or flamer shot; False and no cost without a target."""
+    """One shot of a hitscan weapon; False and no cost without a target."""
     weapon = WEAPONS[weapon_id]
 
     def gate(target: Mech, away: float) -> bool:
@@ -224,8 +229,8 @@ def missile(battle: Battle, mech: Mech, action: list[float]) -> None:
 
 
 def kinetic(battle: Battle, mech: Mech, action: list[float]) -> None:
-    """Fire gauss or autocannon: always when triggered, target or not; the one weapon that a fall blocks."""
-    weapon_id = next((w for w in (GAUSS, AUTOCANNON) if pulled(mech, w, action)), None)
+    """Fire the ballistic weapon, with or without a target. Only these weapons cannot fire from a fallen mech."""
+    weapon_id = next((w for w in BALLISTIC if pulled(mech, w, action)), None)
     if weapon_id is None or mech.shutdown or mech.fallen or mech.kinetic_cooldown > 0:
         return
     weapon = WEAPONS[weapon_id]
@@ -236,7 +241,7 @@ def kinetic(battle: Battle, mech: Mech, action: list[float]) -> None:
         offset = sub(target.pos, start)
         away = norm(offset)
         if away > 1e-6:
-            if weapon_id == GAUSS:  # ballistic: aim above by the drop on the way
+            if weapon.falls:  # aim above by the drop on the way
                 flight = away / weapon.speed
                 offset = lift(offset, 0.5 * battle.config.gravity * flight * flight)
                 velocity = mul(div(offset, norm(offset) + 1e-6), weapon.speed)
@@ -249,7 +254,7 @@ def kinetic(battle: Battle, mech: Mech, action: list[float]) -> None:
 
 
 def kinetic_target(battle: Battle, mech: Mech, reach: float) -> Mech | None:
-    """Whom a kinetic weapon aims at: no line of sight, no arc, a narrow cone that is wider for the focus (Q17)."""
+    """The target of a kinetic weapon, within a narrow cone that is wider for the focus; sight and arc do not matter (Q17)."""
     best, best_distance = None, reach
     focus = valid_focus(battle, mech)
     if focus is not None:

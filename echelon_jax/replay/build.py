@@ -1,6 +1,6 @@
-"""From what a batch recorded of an arena to a replay: the game is simulated again from its seed, actions and keys.
+"""Builds a replay from the record of one arena: the game is simulated again from its seed, actions and keys.
 
-Only small rows leave the batch; maps and events come from simulating that one arena again with the compiled step.
+Only small rows leave the batch. Maps and events come from a second simulation of that one arena with the compiled step.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ CLOSE = 1e-3  # of floats that two programs compute from the same game, per unit
 
 
 class Origin(NamedTuple):
-    """Where a game comes from, as text for its header."""
+    """The origin of a game, as text for its header."""
 
     blue: str = "blue"
     red: str = "red"
@@ -48,7 +48,7 @@ class Origin(NamedTuple):
 
 
 class Stepped(NamedTuple):
-    """What the compiled step of a replay returns besides the state."""
+    """The results of a replay's compiled step besides the state."""
 
     rewards: jax.Array  # [1, mechs, components]
     over: jax.Array  # [1]
@@ -73,7 +73,7 @@ def compiled_step(config: EnvConfig) -> Any:
 
 @lru_cache(maxsize=8)
 def compiled_observation(config: EnvConfig) -> Any:
-    """Return the compiled function from (rules, state) to what its mechs see, [arenas, mechs, obs]."""
+    """Return the compiled function from (rules, state) to the mechs' observations, [arenas, mechs, obs]."""
     return jax.jit(lambda rules, state: observe(config, rules, state).observation)
 
 
@@ -85,8 +85,8 @@ def game_params(config: EnvConfig, seed: int) -> EnvParams:
 def world_params(config: EnvConfig, world: WorldArrays) -> EnvParams:
     """Return default rules and a bank of the given world.
 
-    A bank holds what a reset shows. Where no action depends on that (modern actions in full mode), it is left out, since
-    `compiled_observation` shows it anyway; that saves a long compilation.
+    A bank holds the observations at a reset. If no action depends on them (modern actions in full mode), they are left out,
+    because `compiled_observation` makes them anyway. That saves a long compilation.
     """
     env = Echelon(config)
     if config.actions != "modern" or config.observation_mode != "full":
@@ -131,7 +131,7 @@ def warm_up(config: EnvConfig, params: EnvParams, observe: bool) -> list[threadi
 
 
 class Resimulated(NamedTuple):
-    """One decision simulated again."""
+    """One decision of the second simulation."""
 
     before: EnvState  # a batch of one
     after: EnvState
@@ -216,7 +216,7 @@ def make_replay(
         trace: its decisions from the first on, stacked, of `env.trace.trace_of`; see `games_of`.
         origin: names for the header.
         world: the map as a bank of one; generated from the recorded seed without it.
-        chunk: decisions looked at side by side.
+        chunk: decisions examined side by side.
 
     Raises:
         ValueError: the trace is empty or does not begin with a game.
@@ -246,7 +246,7 @@ class _Building:
     material: np.ndarray = dataclasses.field(init=False)
 
     def play(self) -> None:
-        """Simulate the game again and look at its decisions in chunks."""
+        """Simulate the game again and examine its decisions in chunks."""
         self.collector = EventCollector(self.config)
         waiting: list[Resimulated] = []
         t = self.trace
@@ -349,7 +349,7 @@ def table(layout: Layout) -> list[list[Any]]:
 
 
 def header_of(config: EnvConfig, seed: int, origin: Origin) -> dict[str, Any]:
-    """Return the plain values of a replay that do not depend on how its game went."""
+    """Return the plain values of a replay that do not depend on the course of its game."""
     who = roster(config.num_packs)
     switches = [getattr(config, name) for name in SWITCHES]
     return {

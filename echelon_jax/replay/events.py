@@ -1,4 +1,4 @@
-"""Events, tracks, clouds and voxel edits of a game, read off the details of its decisions on the host."""
+"""Events, tracks, clouds and voxel edits of a game, made on the host from the details of its decisions."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ from echelon_jax.replay.model import (
     event_arrays,
 )
 from echelon_jax.rules import constants as k
-from echelon_jax.rules.mechs import HEAVY, MECH_CLASSES, roster
-from echelon_jax.rules.weapons import AUTOCANNON, FLAMER, GAUSS, LASER, MISSILE, PAINTER, SMOKE, WEAPONS
+from echelon_jax.rules.mechs import MECH_CLASSES, roster
+from echelon_jax.rules.weapons import BALLISTIC, FLAMER, HITSCAN, LASER, MISSILE, PAINTER, SMOKE, WEAPONS, carried_by
 from echelon_jax.sim.slots import slots
 
 # What multiplies a hit's damage, by what happened; all products differ, so a damage tells which of them it was.
@@ -72,7 +72,7 @@ class Track:
 
 @dataclasses.dataclass
 class EventCollector:
-    """Collects what happens as the details of a game's decisions come in, in order."""
+    """Collects the events of a game from the details of its decisions, in order."""
 
     config: EnvConfig
     events: list[EventRow] = dataclasses.field(default_factory=list)
@@ -166,11 +166,11 @@ class EventCollector:
             self._add(time, "explosion", weapon, shooter, -1, 0, WEAPONS[weapon].splash_radius, shot.centre)
 
     def _turns(self, time: int, one: SubstepDetail, position: np.ndarray) -> None:
-        heavy = roster(self.config.num_packs).mech_class == HEAVY
+        mech_class = roster(self.config.num_packs).mech_class
         for i in range(len(one.turns.mech)):
             turn = _at(one.turns, i)
             mech, effect = int(turn.mech), turn.effect
-            for weapon, damage, flags, victim in _beams(turn):
+            for weapon, damage, flags, victim in _beams(turn, carried_by(int(mech_class[mech]), HITSCAN)):
                 self._add(time, "beam", weapon, mech, victim, flags, damage, position[victim])
                 self._follow(time, weapon, mech, victim, effect, position[victim])
             half = 0.5 * _classes(self.config)[mech].size[2]
@@ -179,7 +179,7 @@ class EventCollector:
                 self._add(time, "missile", MISSILE, mech, turn.missile_target, 0, 0.0, muzzle)
             if turn.kinetic:
                 muzzle = _raised(position[mech], k.BARREL_HEIGHT_FRACTION * half)
-                self._add(time, "kinetic", GAUSS if heavy[mech] else AUTOCANNON, mech, -1, 0, 0.0, muzzle)
+                self._add(time, "kinetic", carried_by(int(mech_class[mech]), BALLISTIC)[0], mech, -1, 0, 0.0, muzzle)
             for victim in np.flatnonzero(effect.painted).tolist():
                 self._add(time, "paint", PAINTER, mech, victim, 0, 0.0, position[victim])
             if turn.smoke:
@@ -274,14 +274,14 @@ def _map(function: Any, tree: Any) -> Any:
     )
 
 
-def _beams(turn: Any) -> list[tuple[int, float, int, int]]:
-    """The hitscan shots of one turn as (weapon, damage, flags, target)."""
+def _beams(turn: Any, carried: tuple[int, ...]) -> list[tuple[int, float, int, int]]:
+    """The hitscan shots of one turn as (weapon, damage, flags, target), of a mech that carries one weapon or laser and flamer."""
     if not turn.beams:
         return []
     hurt = np.flatnonzero(turn.effect.hp_lost > 0).tolist()
     lost = turn.effect.hp_lost
     if turn.beams == 1:
-        weapon = LASER if turn.laser else FLAMER
+        weapon = carried[0] if len(carried) == 1 else LASER if turn.laser else FLAMER
         return [(weapon, float(lost[v]), hit_flags(float(lost[v]), WEAPONS[weapon].damage), v) for v in hurt]
     if len(hurt) == 1:
         laser, flamer = split_beams(float(lost[hurt[0]]), WEAPONS[LASER].damage, WEAPONS[FLAMER].damage)

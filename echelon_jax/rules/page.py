@@ -9,9 +9,7 @@ from pathlib import Path
 from echelon_jax.markdown import table
 from echelon_jax.rules.materials import MATERIALS
 from echelon_jax.rules.mechs import CLASS_NAMES, MECH_CLASSES, PACK_CLASSES
-from echelon_jax.rules.weapons import PRIMARY, SECONDARY, SPECIAL, TERTIARY, TRIGGERS, WEAPON_NAMES, WEAPONS
-
-_TRIGGER_NAMES = {PRIMARY: "primary", SECONDARY: "secondary", TERTIARY: "tertiary", SPECIAL: "special"}
+from echelon_jax.rules.weapons import TRIGGER_NAMES, WEAPONS, Kind
 
 
 def _table(head: Sequence[str], rows: Sequence[Sequence[object]]) -> str:
@@ -41,14 +39,18 @@ def mech_table() -> str:
 def weapon_table() -> str:
     """Weapons: numbers, and who fires them with which trigger."""
     rows = []
-    for number, w in enumerate(WEAPONS):
-        carriers = ", ".join(f"{CLASS_NAMES[c]} ({_TRIGGER_NAMES[t]})" for c, t in sorted(TRIGGERS[number].items()))
-        arc = w.arc_deg if WEAPON_NAMES[number] in ("laser", "flamer", "missile", "painter") else "-"
+    for w in WEAPONS:
+        carriers = ", ".join(f"{CLASS_NAMES[c]} ({TRIGGER_NAMES[t]})" for c, t in sorted(w.triggers.items()))
+        arc = w.arc_deg if w.kind in (Kind.HITSCAN, Kind.HOMING, Kind.PAINTER) else "-"
         splash = f"{w.splash_radius:g}" if w.splash_radius else "-"
         rows.append(
-            [w.name, w.range, w.damage, w.stability_damage, w.heat, w.cooldown, arc, w.speed or "-", splash, carriers]
+            [
+                *(w.name, w.kind.value, w.range, w.damage, w.stability_damage, w.heat, w.heat_transfer or "-"),
+                *(w.cooldown, w.timer.value, arc, w.speed or "-", splash, carriers),
+            ]
         )
-    head = ["weapon", "range", "damage", "stability", "heat", "cooldown s", "arc °", "speed", "radius", "carried by"]
+    head = ["weapon", "kind", "range", "damage", "stability", "heat", "heat to the target"]
+    head += ["cooldown s", "timer", "arc °", "speed", "radius", "carried by"]
     return _table(head, rows)
 
 

@@ -5,6 +5,8 @@ Source: docs/spec/rules.md 6.8.
 
 from __future__ import annotations
 
+import math
+
 import flax.struct
 import jax
 import jax.numpy as jnp
@@ -13,17 +15,18 @@ from jaxtyping import Array, Bool, Float32, Int32
 
 from echelon_jax.config import EnvConfig
 from echelon_jax.rules.mechs import roster
+from echelon_jax.rules.weapons import MAX_SPLASH_RADIUS
 from echelon_jax.sim.effects import count_splash
 from echelon_jax.sim.geometry import direction_if_far, dot3, grid_rank, length3
 from echelon_jax.sim.grid import damage_cells
 from echelon_jax.sim.queues import pick_rows
 from echelon_jax.sim.rays import steps_within, walk
-from echelon_jax.sim.rules import MAX_SPLASH_RADIUS, SimRules
+from echelon_jax.sim.rules import SimRules
 from echelon_jax.sim.state import Grid, SimState
 from echelon_jax.sim.widths import LoopWidths
 from echelon_jax.sim.wrecks import next_buried, next_wrecks, place_wrecks
 
-_SPLASH_CELLS = 6  # along one axis: floor(e - 2.5) .. ceil(e + 2.5) - 1, for the largest radius
+_SPLASH_CELLS = math.ceil(2 * MAX_SPLASH_RADIUS) + 1  # along one axis: floor(e - 2.5) .. ceil(e + 2.5) - 1
 
 
 class Blast(flax.struct.PyTreeNode):

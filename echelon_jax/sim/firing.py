@@ -15,17 +15,18 @@ from jaxtyping import Array, Bool, Float32, Int32
 
 from echelon_jax.config import EnvConfig
 from echelon_jax.rules import constants as k
-from echelon_jax.rules.weapons import AUTOCANNON, FLAMER, GAUSS, LASER, MISSILE, PAINTER, SMOKE
+from echelon_jax.rules.weapons import BALLISTIC, HITSCAN, MISSILE, PAINTER, SMOKE, WEAPONS, Timer
 from echelon_jax.sim.effects import count_hit
 from echelon_jax.sim.ewar import quality, shutdown, strength
 from echelon_jax.sim.geometry import direction_if_far, is_leg_hit, rear_multiplier, team_masks
-from echelon_jax.sim.launch import Launch, launch
+from echelon_jax.sim.launch import launch, launched, packed
 from echelon_jax.sim.queues import at
 from echelon_jax.sim.rays import pair_sight
 from echelon_jax.sim.rules import SimRules
 from echelon_jax.sim.state import Commands, Mechs, SimState, Tally
 from echelon_jax.sim.turns import NO_WEAPON, drawn_rows, triggers_pressed, turns
 from echelon_jax.sim.views import (
+    TIMER_FIELDS,
     Geometry,
     bury_and_look_again,
     bury_target,
@@ -36,8 +37,8 @@ from echelon_jax.sim.views import (
 )
 from echelon_jax.sim.widths import LoopWidths
 
-# Where two mechs stand in the packed number of a turn, above five flags.
-_TARGET_SHIFT, _AIM_SHIFT, _MECH = 8, 16, 0xFF
+# Timers that hitscan weapons run on.
+_HITSCAN_TIMERS = tuple(timer for timer in Timer if any(WEAPONS[w].timer is timer for w in HITSCAN))
 
 
 def _nearest(
@@ -87,7 +88,7 @@ def fire(
     rules: SimRules,
     state: SimState,
     commands: Commands,
-    heights: Float32[Array, "arenas mechs 2"],
+    heights: Float32[Array, "arenas mechs hitscan"],
     widths: LoopWidths,
     order: Int32[Array, "arenas mechs"] | None = None,
     wreck: Float32[Array, "arenas mechs"] | None = None,
@@ -95,7 +96,7 @@ def fire(
     """One firing phase.
 
     Args:
-        heights: hit-height draws of laser and flamer by shooter.
+        heights: hit-height draws by shooter and hitscan weapon.
         order: of firing, under fair_order.
         wreck: the wreck rolls where they are known beforehand.
     """
@@ -104,15 +105,21 @@ def fire(
     wanted = wanted_views(config, rules, state.mechs, fires, geometry)
 
     table = turns(config.num_packs)
-    hitscan_trigger = jnp.where(
-        jnp.asarray(table.hitscan == FLAMER), fires[FLAMER][:, table.mech], fires[LASER][:, table.mech]
-    )
-    height = jnp.where(jnp.asarray(table.hitscan == FLAMER), heights[:, table.mech, 1], heights[:, table.mech, 0])
-    kinetic_fires = fires[GAUSS] | fires[AUTOCANNON]
+    hitscan_trigger, height = fires[HITSCAN[0]][:, table.mech], heights[:, table.mech, 0]
+    for column, weapon in enumerate(HITSCAN[1:], 1):
+        here = jnp.asarray(table.hitscan == weapon)
+        hitscan_trigger = jnp.where(here, fires[weapon][:, table.mech], hitscan_trigger)
+        height = jnp.where(here, heights[:, table.mech, column], height)
+    kinetic_fires = fires[BALLISTIC[0]]
+    for weapon in BALLISTIC[1:]:
+        kinetic_fires = kinetic_fires | fires[weapon]
+    timers = np.array([_HITSCAN_TIMERS.index(WEAPONS[max(w, HITSCAN[0])].timer) for w in table.hitscan], np.int32)
     turn_inputs = {
         "mech": jnp.asarray(table.mech),
-        "flamer": jnp.asarray(table.hitscan == FLAMER),
+        "hitscan": jnp.asarray(np.maximum(table.hitscan, HITSCAN[0])),
+        "hitscan_timer": jnp.asarray(timers),
         "armed": jnp.asarray(table.hitscan != NO_WEAPON),
+        "begins_turn": jnp.asarray(table.begins_turn),
         "ends_turn": jnp.asarray(table.ends_turn),
         "kinetic": jnp.asarray(np.maximum(table.kinetic, 0)),
         "hitscan_trigger": hitscan_trigger.T,
@@ -178,7 +185,7 @@ def fire(
     else:
         arena = jnp.arange(order.shape[0], dtype=jnp.int32)[:, None]
         by_mech = fired[last, arena]
-    return launch(config, rules, state.replace(mechs=mechs, tally=tally, grid=grid), _launched(mechs, by_mech), place)
+    return launch(config, rules, state.replace(mechs=mechs, tally=tally, grid=grid), launched(mechs, by_mech), place)
 
 
 def _column(array: Array, mech: Int32[Array, ""] | Int32[Array, " arenas"]) -> Array:
@@ -203,18 +210,22 @@ def _hitscan(
     gate: Bool[Array, " arenas"],
     turn: dict[str, Array],
 ) -> tuple[Mechs, Tally, Int32[Array, " arenas"], Bool[Array, " arenas"], Bool[Array, " arenas"]]:
-    """A laser or flamer shot of one mech (docs/spec/rules.md 5.7).
+    """A shot of one mech with a hitscan weapon (docs/spec/rules.md 5.7).
 
     Returns also its target, whether it killed that, and whether the shooter was able to fire when its turn began.
     """
     n = config.num_mechs
-    i, flamer = turn["mech"], turn["flamer"]
+    i, weapon = turn["mech"], turn["hitscan"]
     enemies, same_pack = (jnp.asarray(t) for t in team_masks(config.num_packs))
     me = jnp.arange(n) == _across(i)
     # Shutdown is tested once before the laser, not again before the flamer (Q16).
-    gate = jnp.where(flamer, gate, _column(mechs.alive, i) & (_column(mechs.heat, i) <= rules.heat_cap[i]))
-    weapon = jnp.where(flamer, FLAMER, LASER)
-    cooldown = jnp.where(flamer, _column(mechs.kinetic_cooldown, i), _column(mechs.laser_cooldown, i))
+    able = _column(mechs.alive, i) & (_column(mechs.heat, i) <= rules.heat_cap[i])
+    gate = jnp.where(turn["begins_turn"], able, gate)
+    timers = {TIMER_FIELDS[timer]: turn["hitscan_timer"] == place for place, timer in enumerate(_HITSCAN_TIMERS)}
+    cooldown = _column(mechs.laser_cooldown, i)
+    for field, runs_on in timers.items():
+        if field != "laser_cooldown":
+            cooldown = jnp.where(runs_on, _column(getattr(mechs, field), i), cooldown)
     distance, bearing = _column(geometry.distance, i), _column(geometry.bearing, i)
     candidate = (
         enemies[i].reshape(-1, n)
@@ -243,9 +254,8 @@ def _hitscan(
     hp = mechs.hp - jnp.where(on_target, damage[:, None], 0.0)
     killed = shoots & (had - damage <= 0)  # a target is alive
     dead = on_target & killed[:, None]
-    transfer = jnp.where(flamer, k.FLAMER_HEAT_TRANSFER, k.LASER_HEAT_TRANSFER)
     heat = mechs.heat + jnp.where(by_me, _across(rules.weapon_heat[weapon]), 0.0)
-    heat = heat + jnp.where(on_target, _across(transfer), 0.0)
+    heat = heat + jnp.where(on_target, _across(rules.heat_transfer[weapon]), 0.0)
     direction, far = direction_if_far(own - centre)
     turned = on_target & far[:, None]
     assist = (shoots & bonus & (painter != i))[:, None] & (jnp.arange(n) == painter[:, None])
@@ -254,8 +264,10 @@ def _hitscan(
         leg_hp=mechs.leg_hp - jnp.where(on_target, leg_damage[:, None], 0.0),
         heat=heat,
         alive=mechs.alive & ~dead,
-        laser_cooldown=jnp.where(by_me & ~_across(flamer), rules.cooldown[LASER], mechs.laser_cooldown),
-        kinetic_cooldown=jnp.where(by_me & _across(flamer), rules.cooldown[FLAMER], mechs.kinetic_cooldown),
+        **{
+            field: jnp.where(by_me & _across(runs_on), _across(rules.cooldown[weapon]), getattr(mechs, field))
+            for field, runs_on in timers.items()
+        },
     )
     tally = tally.replace(
         took_damage=tally.took_damage + jnp.where(on_target, damage[:, None], 0.0),
@@ -366,36 +378,7 @@ def _other_weapons(
         kinetic_fires=tally.kinetic_fires + (me & shoots[:, None]),
         smoke_launches=tally.smoke_launches + (me & smokes[:, None]),
     )
-    fired = _pack((missile, shoots, aimed, smokes, aims), (missile_target, jnp.broadcast_to(aim, missile_target.shape)))
-    return mechs, tally, fired
-
-
-def _pack(flags: tuple[Array, ...], targets: tuple[Array, ...]) -> Int32[Array, " arenas"]:
-    """Five flags and two mechs as one number: what a turn fired, stacked over the turns without a copy per field."""
-    word = jnp.zeros(flags[0].shape, jnp.int32)
-    for bit, flag in enumerate(flags):
-        word = word | (flag.astype(jnp.int32) << bit)
-    return word | (targets[0] << _TARGET_SHIFT) | (targets[1] << _AIM_SHIFT)
-
-
-def _launched(mechs: Mechs, word: Int32[Array, "arenas mechs"]) -> Launch:
-    """What each mech fired, from its packed number; nobody moved or turned since."""
-    missile, kinetic, aimed, smoke, smoke_aimed = ((word >> bit) & 1 == 1 for bit in range(5))
-    missile_target = (word >> _TARGET_SHIFT) & _MECH
-    position = mechs.position
-
-    def offset(target: Int32[Array, "arenas mechs"]) -> Float32[Array, "arenas mechs 3"]:
-        return at(position, target) - position
-
-    return Launch(
-        missile=missile,
-        missile_target=missile_target,
-        missile_offset=offset(missile_target),
-        kinetic=kinetic,
-        kinetic_offset=offset((word >> _AIM_SHIFT) & _MECH),
-        kinetic_aimed=aimed,
-        smoke=smoke,
-        smoke_offset=offset(jnp.maximum(mechs.focus, 0)),
-        smoke_aimed=smoke_aimed,
-        facing=jnp.stack([jnp.cos(mechs.yaw), jnp.sin(mechs.yaw), jnp.zeros_like(mechs.yaw)], -1),
+    fired = packed(
+        (missile, shoots, aimed, smokes, aims), (missile_target, jnp.broadcast_to(aim, missile_target.shape))
     )
+    return mechs, tally, fired

@@ -13,12 +13,12 @@ from jaxtyping import Array, Bool, Float32, Int32, UInt8
 from echelon_jax.config import EnvConfig
 from echelon_jax.rules import constants as k
 from echelon_jax.rules.mechs import roster
-from echelon_jax.rules.weapons import GAUSS, MISSILE, SMOKE
+from echelon_jax.rules.weapons import FALLING, MISSILE, SMOKE
 from echelon_jax.sim.geometry import dot3, length3
 from echelon_jax.sim.grid import levels_hit, levels_under
 from echelon_jax.sim.queues import at
 from echelon_jax.sim.rays import walk
-from echelon_jax.sim.rules import SimRules
+from echelon_jax.sim.rules import SimRules, one_of
 from echelon_jax.sim.slots import slots
 from echelon_jax.sim.state import Projectiles, SimState
 from echelon_jax.sim.widths import LoopWidths
@@ -180,7 +180,7 @@ def _guide(
     gain = k.HOMING_GAIN * config.dt
     wanted = (1.0 - gain) * velocity + gain * (speed * to_target / jnp.maximum(distance, 0.1)[..., None])
     wanted = speed * wanted / (length3(wanted) + 1e-6)[..., None]
-    falling = velocity[..., 2] - jnp.where(weapon == GAUSS, rules.gravity * config.dt, 0.0)
+    falling = velocity[..., 2] - jnp.where(one_of(weapon, FALLING), rules.gravity * config.dt, 0.0)
     return jnp.where(homing[..., None], wanted, jnp.stack([velocity[..., 0], velocity[..., 1], falling], -1))
 
 

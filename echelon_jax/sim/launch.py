@@ -12,13 +12,16 @@ from jaxtyping import Array, Bool, Float32, Int32
 
 from echelon_jax.config import EnvConfig
 from echelon_jax.rules import constants as k
-from echelon_jax.rules.mechs import MEDIUM, roster
-from echelon_jax.rules.weapons import AUTOCANNON, GAUSS, MISSILE, SMOKE
+from echelon_jax.rules.mechs import roster
+from echelon_jax.rules.weapons import BALLISTIC, FALLING, MISSILE, SMOKE, barrel_of
 from echelon_jax.sim.geometry import length3
+from echelon_jax.sim.queues import at
 from echelon_jax.sim.rules import SimRules
 from echelon_jax.sim.slots import BARREL, TUBE, slots
-from echelon_jax.sim.state import Projectiles, SimState
+from echelon_jax.sim.state import Mechs, Projectiles, SimState
 
+# Where two mechs stand in the packed number of a turn, above five flags.
+_TARGET_SHIFT, _AIM_SHIFT, _MECH = 8, 16, 0xFF
 _SHOTS_PER_MECH = 3  # places in the launch order: missile, kinetic, smoke
 
 
@@ -37,8 +40,45 @@ class Launch(flax.struct.PyTreeNode):
     facing: Float32[Array, "*batch 3"]
 
 
+def packed(flags: tuple[Array, ...], targets: tuple[Array, ...]) -> Int32[Array, " arenas"]:
+    """Five flags and two mechs as one number: what a turn fired, stacked over the turns without a copy per field."""
+    word = jnp.zeros(flags[0].shape, jnp.int32)
+    for bit, flag in enumerate(flags):
+        word = word | (flag.astype(jnp.int32) << bit)
+    return word | (targets[0] << _TARGET_SHIFT) | (targets[1] << _AIM_SHIFT)
+
+
+def launched(mechs: Mechs, word: Int32[Array, "arenas mechs"]) -> Launch:
+    """What each mech fired, from its packed number; nobody moved or turned since."""
+    missile, kinetic, aimed, smoke, smoke_aimed = ((word >> bit) & 1 == 1 for bit in range(5))
+    missile_target = (word >> _TARGET_SHIFT) & _MECH
+    position = mechs.position
+
+    def offset(target: Int32[Array, "arenas mechs"]) -> Float32[Array, "arenas mechs 3"]:
+        return at(position, target) - position
+
+    return Launch(
+        missile=missile,
+        missile_target=missile_target,
+        missile_offset=offset(missile_target),
+        kinetic=kinetic,
+        kinetic_offset=offset((word >> _AIM_SHIFT) & _MECH),
+        kinetic_aimed=aimed,
+        smoke=smoke,
+        smoke_offset=offset(jnp.maximum(mechs.focus, 0)),
+        smoke_aimed=smoke_aimed,
+        facing=jnp.stack([jnp.cos(mechs.yaw), jnp.sin(mechs.yaw), jnp.zeros_like(mechs.yaw)], -1),
+    )
+
+
 def _raise(v: Float32[Array, "*batch 3"], by: Float32[Array, "*batch"]) -> Float32[Array, "*batch 3"]:
     return jnp.stack([v[..., 0], v[..., 1], v[..., 2] + by], -1)
+
+
+def _barrels(config: EnvConfig) -> np.ndarray:
+    """int32 [mechs]: the ballistic weapon of each mech; any for a mech without one, which fires none."""
+    carried = [barrel_of(int(mech_class)) for mech_class in roster(config.num_packs).mech_class]
+    return np.array([BALLISTIC[0] if weapon is None else weapon for weapon in carried], np.int32)
 
 
 def _velocities(
@@ -50,15 +90,16 @@ def _velocities(
     n = _raise(n, k.MISSILE_VERTICAL_COMPONENT * ones)
     missile = rules.speed[MISSILE] * n / length3(n)[..., None]
 
-    autocannon = jnp.asarray(roster(config.num_packs).mech_class == MEDIUM)
-    speed = jnp.where(autocannon, rules.speed[AUTOCANNON], rules.speed[GAUSS])
+    barrels = _barrels(config)
+    falls = jnp.asarray(np.isin(barrels, FALLING))
+    speed = rules.speed[barrels]
     muzzle = k.BARREL_HEIGHT_FRACTION * rules.half[:, 2]
     aim = _raise(fired.kinetic_offset, -muzzle * ones)
     distance = length3(aim)
     flight = distance / speed
-    drop = jnp.where(autocannon, 0.0, 0.5 * rules.gravity * flight * flight)  # only the gauss slug falls
+    drop = jnp.where(falls, 0.5 * rules.gravity * flight * flight, 0.0)  # of the original's, only the gauss slug falls
     lofted = _raise(aim, drop)
-    norm = jnp.where(autocannon, distance, length3(lofted) + 1e-6)
+    norm = jnp.where(falls, length3(lofted) + 1e-6, distance)
     straight = speed[:, None] * lofted / jnp.maximum(norm, 1e-6)[..., None]
     aimed = fired.kinetic_aimed & (distance > 1e-6)
     kinetic = jnp.where(aimed[..., None], straight, speed[:, None] * fired.facing)
@@ -99,7 +140,7 @@ def launch(
     lost = wanted - spawns.sum(-1, dtype=jnp.int32)
 
     as_missile = is_tube & fired.missile[:, owner]
-    kinetic_weapon = jnp.asarray(np.where(roster(config.num_packs).mech_class == MEDIUM, AUTOCANNON, GAUSS)[owner])
+    kinetic_weapon = jnp.asarray(_barrels(config)[owner])
     weapon = jnp.where(is_tube, jnp.where(as_missile, MISSILE, SMOKE), kinetic_weapon).astype(jnp.int32)
     velocity = jnp.where(
         is_tube[:, None],

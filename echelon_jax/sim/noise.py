@@ -11,6 +11,7 @@ import numpy as np
 from jaxtyping import Array, Float32, Int32, Key, UInt32
 
 from echelon_jax.config import EnvConfig
+from echelon_jax.rules.weapons import HITSCAN
 from echelon_jax.sim.slots import slots
 
 
@@ -19,8 +20,8 @@ class Noise(flax.struct.PyTreeNode):
 
     # Interception roll of (missile in tube slot `ring` of launcher heavy) against (defending heavy of the target's team, by pack).
     ams: Float32[Array, "arenas substeps heavies rings packs"]
-    # Height of a hitscan hit, uniform in [0, 1): laser, flamer of each shooter.
-    hit_height: Float32[Array, "arenas substeps mechs 2"]
+    # Height of a hitscan hit, uniform in [0, 1), of each shooter: laser, flamer, and whatever else is in HITSCAN.
+    hit_height: Float32[Array, "arenas substeps mechs hitscan"]
     # A permutation of all mechs; the living move in this order.
     move_order: Int32[Array, "arenas substeps mechs"]
     # Only under fair_order: a permutation of all mechs, the order of firing, and the roll of the wreck each mech would leave.
@@ -34,7 +35,7 @@ def sample_noise(config: EnvConfig, keys: Key[Array, " arenas"]) -> Noise:
     All draws of an arena come from one call for raw bits, which compiles and runs faster than one call per field.
     """
     table, s, n = slots(config), config.substeps, config.num_mechs
-    shapes = [(s, len(table.heavy), table.max_ring, config.num_packs), (s, n, 2), (s, n)]
+    shapes = [(s, len(table.heavy), table.max_ring, config.num_packs), (s, n, len(HITSCAN)), (s, n)]
     if config.fair_order:
         shapes += [(s, n), (s, n)]
     sizes = [math.prod(shape) for shape in shapes]

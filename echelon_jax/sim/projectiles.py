@@ -15,14 +15,14 @@ from jaxtyping import Array, Bool, Float32, Int32
 
 from echelon_jax.config import EnvConfig
 from echelon_jax.rules import constants as k
-from echelon_jax.rules.weapons import AUTOCANNON, SMOKE
+from echelon_jax.rules.weapons import SMOKE, SUPPRESSING
 from echelon_jax.sim.effects import count_hit
 from echelon_jax.sim.explosions import Blast, Splash, explode, finish, in_reach, splash_round
 from echelon_jax.sim.flight import Flight, Onward, Shots, all_shots, first_shots, fly, ranks
 from echelon_jax.sim.geometry import direction_if_far, is_leg_hit, rear_multiplier, team_masks
 from echelon_jax.sim.grid import damage_cells
 from echelon_jax.sim.queues import at
-from echelon_jax.sim.rules import SimRules
+from echelon_jax.sim.rules import SimRules, one_of
 from echelon_jax.sim.slots import slots
 from echelon_jax.sim.state import Projectiles, SimState, Smoke
 from echelon_jax.sim.widths import LoopWidths
@@ -87,7 +87,7 @@ def _direct_hit(
     killed = dead.any(-1)
     direction, far = direction_if_far(at(m.position, shooter) - centre)
     turned = on_victim & far[:, None]
-    suppress = on_victim & (weapon == AUTOCANNON)[:, None]
+    suppress = on_victim & one_of(weapon, SUPPRESSING)[:, None]
     mechs = m.replace(
         hp=hp,
         leg_hp=m.leg_hp - jnp.where(on_victim, leg_damage[:, None], 0.0),

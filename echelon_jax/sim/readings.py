@@ -14,12 +14,10 @@ from jaxtyping import Array, Float32, Int32
 
 from echelon_jax.config import EnvConfig
 from echelon_jax.rules import constants as k
-from echelon_jax.rules.mechs import HEAVY, LIGHT, MEDIUM, roster
+from echelon_jax.rules.mechs import roster
 from echelon_jax.rules.timers import decrements
-from echelon_jax.rules.weapons import AUTOCANNON, FLAMER, GAUSS, LASER, MISSILE, PAINTER, SMOKE, WEAPONS
+from echelon_jax.rules.weapons import MISSILE, SMOKE, WEAPONS, Timer, timed_weapon
 from echelon_jax.sim.state import Mechs
-
-_KINETIC = {HEAVY: GAUSS, MEDIUM: AUTOCANNON, LIGHT: FLAMER}
 
 
 @cache
@@ -29,9 +27,10 @@ def slack(duration: float, dt: float) -> float:
 
 
 @cache
-def _kinetic_slack(config: EnvConfig) -> np.ndarray:
-    durations = [WEAPONS[_KINETIC[c]].cooldown if c in _KINETIC else 0.0 for c in roster(config.num_packs).mech_class]
-    return np.array([slack(d, config.dt) for d in durations], np.float32)
+def _slack_on(config: EnvConfig, timer: Timer) -> np.ndarray:
+    """float32 [mechs]: the slack of each mech's weapon on a timer."""
+    weapons = [timed_weapon(int(c), timer) for c in roster(config.num_packs).mech_class]
+    return np.array([slack(WEAPONS[w].cooldown, config.dt) for w in weapons], np.float32)
 
 
 def _seconds(config: EnvConfig, count: Int32[Array, ...], short: Array | float) -> Float32[Array, ...]:
@@ -44,8 +43,8 @@ def _timer(config: EnvConfig, count: Int32[Array, ...], duration: float) -> Floa
 
 
 def laser_seconds(config: EnvConfig, mechs: Mechs) -> Float32[Array, "arenas mechs"]:
-    """Seconds until the laser is ready."""
-    return _timer(config, mechs.laser_cooldown, WEAPONS[LASER].cooldown)
+    """Seconds until the laser is ready, or another weapon on its timer."""
+    return _seconds(config, mechs.laser_cooldown, jnp.asarray(_slack_on(config, Timer.LASER)))
 
 
 def tube_seconds(config: EnvConfig, mechs: Mechs) -> Float32[Array, "arenas mechs"]:
@@ -55,13 +54,13 @@ def tube_seconds(config: EnvConfig, mechs: Mechs) -> Float32[Array, "arenas mech
 
 
 def kinetic_seconds(config: EnvConfig, mechs: Mechs) -> Float32[Array, "arenas mechs"]:
-    """Seconds until gauss (heavy), autocannon (medium) or flamer (light) is ready."""
-    return _seconds(config, mechs.kinetic_cooldown, jnp.asarray(_kinetic_slack(config)))
+    """Seconds until gauss (heavy), autocannon (medium) or flamer (light) is ready, or another weapon on their timer."""
+    return _seconds(config, mechs.kinetic_cooldown, jnp.asarray(_slack_on(config, Timer.KINETIC)))
 
 
 def painter_seconds(config: EnvConfig, mechs: Mechs) -> Float32[Array, "arenas mechs"]:
-    """Seconds until the painter is ready."""
-    return _timer(config, mechs.painter_cooldown, WEAPONS[PAINTER].cooldown)
+    """Seconds until the painter is ready, or another weapon on its timer."""
+    return _seconds(config, mechs.painter_cooldown, jnp.asarray(_slack_on(config, Timer.PAINTER)))
 
 
 def painted_seconds(config: EnvConfig, mechs: Mechs) -> Float32[Array, "arenas mechs"]:

@@ -9,16 +9,16 @@ import flax.struct
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float32, Int32
+from jaxtyping import Array, Bool, Float32, Int32
 
 from echelon_jax.config import EnvConfig
 from echelon_jax.rules import constants as k
 from echelon_jax.rules import timers
 from echelon_jax.rules.mechs import MECH_CLASSES, MechClass, roster
-from echelon_jax.rules.weapons import AUTOCANNON, FLAMER, GAUSS, LASER, MISSILE, PAINTER, SMOKE, WEAPONS, Weapon
+from echelon_jax.rules.weapons import BLASTING, MAX_SPLASH_RADIUS, SEEKING, WEAPONS, Weapon, checked
 
 MAX_BOX_COLUMNS = 5  # columns a mech's box can touch along one axis; a box of 4.0 or less
-MAX_SPLASH_RADIUS = 2.5  # voxels; what the fixed window of a blast's cells holds
+_FIXED = ("name", "kind", "timer", "triggers", "falls", "suppresses")  # of a weapon: part of the program, not numbers
 
 
 class SimRules(flax.struct.PyTreeNode):
@@ -41,6 +41,7 @@ class SimRules(flax.struct.PyTreeNode):
     stability_damage: Float32[Array, " weapons"]
     weapon_heat: Float32[Array, " weapons"]
     arc_cosine: Float32[Array, " weapons"]  # cosine of half the firing arc
+    heat_transfer: Float32[Array, " weapons"]  # to the target of a hitscan hit
     speed: Float32[Array, " weapons"]
     splash_radius: Float32[Array, " weapons"]
     splash_scale: Float32[Array, " weapons"]
@@ -64,17 +65,22 @@ def sim_rules(
     """The rules of `config` as arrays, from the game's tables or from changed copies of them.
 
     Raises:
-        ValueError: if a mech is too large for the fixed box windows (4.0 voxels), or a splash radius for those of a blast.
+        ValueError: if a mech is too large for the fixed box windows (4.0 voxels), if a weapon is one that `checked` refuses, or
+            if a copy changes more of a weapon than its numbers.
     """
     dt = config.dt
     for c in mech_classes:
         if max(c.size) > MAX_BOX_COLUMNS - 1:
             raise ValueError(f"size of class {c.name} must be at most {MAX_BOX_COLUMNS - 1} voxels, got {c.size}")
-    for number, w in enumerate(weapons):
-        if number != SMOKE and w.splash_radius > MAX_SPLASH_RADIUS:  # a cloud is not a blast
-            raise ValueError(
-                f"splash_radius of weapon {w.name} must be at most {MAX_SPLASH_RADIUS} voxels, got {w.splash_radius}"
-            )
+    if len(weapons) != len(WEAPONS):
+        raise ValueError(f"weapons must be {len(WEAPONS)} rows, one for each of the table, got {len(weapons)}")
+    for w, own in zip(checked(weapons), WEAPONS, strict=True):
+        for field in _FIXED:
+            if getattr(w, field) != getattr(own, field):
+                raise ValueError(
+                    f"{field} of weapon {own.name} must be {getattr(own, field)}, as in rules/weapons.py, "
+                    f"got {getattr(w, field)}"
+                )
     classes = [mech_classes[c] for c in roster(config.num_packs).mech_class]
 
     def mech(values: Sequence[object]) -> Float32[Array, ...]:
@@ -105,6 +111,7 @@ def sim_rules(
         stability_damage=weapon([w.stability_damage for w in weapons]),
         weapon_heat=weapon([w.heat for w in weapons]),
         arc_cosine=weapon([float(np.cos(np.deg2rad(w.arc_deg / 2))) for w in weapons]),
+        heat_transfer=weapon([w.heat_transfer for w in weapons]),
         speed=weapon([w.speed for w in weapons]),
         splash_radius=weapon([w.splash_radius for w in weapons]),
         splash_scale=weapon([w.splash_scale for w in weapons]),
@@ -116,8 +123,16 @@ def sim_rules(
         ams_substeps=count(timers.decrements(k.AMS_COOLDOWN, dt)),
         cloud_substeps=count(timers.decrements(k.SMOKE_CLOUD_LIFE, dt)),
         gravity=jnp.float32(config.gravity),
-        reach=max(k.ONBOARD_LOCK_RANGE, *(weapons[w].range for w in (LASER, FLAMER, PAINTER))),
+        reach=max(k.ONBOARD_LOCK_RANGE, *(weapons[w].range for w in SEEKING)),
     )
+
+
+def one_of(weapon: Int32[Array, "*shots"], numbers: Sequence[int]) -> Bool[Array, "*shots"]:
+    """Where a weapon is one of `numbers`."""
+    found = jnp.zeros(weapon.shape, bool)
+    for number in numbers:
+        found = found | (weapon == number)
+    return found
 
 
 def check_rules(rules: SimRules) -> None:
@@ -130,8 +145,8 @@ def check_rules(rules: SimRules) -> None:
     """
     bounds: dict[str, tuple[Any, Any, Any]] = {
         "half": (rules.half, slice(None), (MAX_BOX_COLUMNS - 1) / 2),
-        "splash_radius": (rules.splash_radius, np.array([MISSILE, GAUSS, AUTOCANNON]), MAX_SPLASH_RADIUS),
-        "range": (rules.range, np.array([LASER, FLAMER, PAINTER]), rules.reach),
+        "splash_radius": (rules.splash_radius, np.array(BLASTING), MAX_SPLASH_RADIUS),
+        "range": (rules.range, np.array(SEEKING), rules.reach),
     }
     for name, (values, which, most) in bounds.items():
         if isinstance(values, jax.core.Tracer) or not isinstance(values, jax.Array | np.ndarray):

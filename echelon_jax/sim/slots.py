@@ -1,7 +1,7 @@
 """Fixed projectile and smoke slots, sized from the bounds of docs/spec/rules.md 12.1 and 12.2.
 
 Every slot belongs to one mech and one launcher for ever: the *tube* (missile and smoke, which share a cooldown) or
-the *barrel* (gauss or autocannon). A shot takes the first free slot of its launcher, so a projectile keeps its slot
+the *barrel* (a ballistic weapon). A shot takes the first free slot of its launcher, so a projectile keeps its slot
 for life; the processing order of the original's list is kept in a separate `order` number. If a launcher has no free
 slot the shot is lost and counted.
 """
@@ -16,9 +16,9 @@ import numpy as np
 
 from echelon_jax.config import EnvConfig
 from echelon_jax.rules import constants as k
-from echelon_jax.rules.mechs import HEAVY, MEDIUM, Roster, roster
+from echelon_jax.rules.mechs import HEAVY, Roster, roster
 from echelon_jax.rules.timers import decrements, moves
-from echelon_jax.rules.weapons import AUTOCANNON, GAUSS, MISSILE, SMOKE, WEAPONS
+from echelon_jax.rules.weapons import BALLISTIC, MISSILE, SMOKE, WEAPONS, carried_by
 
 TUBE, BARREL = 0, 1
 
@@ -67,11 +67,9 @@ def slots(config: EnvConfig) -> Slots:
     dt = config.dt
     owner, launcher, ring = [], [], []
     for i in range(r.size):
-        mech_class = r.mech_class[i]
-        smoke = _alive_at_once(SMOKE, dt)
-        tube = max(smoke, _alive_at_once(MISSILE, dt)) if mech_class == HEAVY else smoke
-        barrel = {HEAVY: _alive_at_once(GAUSS, dt), MEDIUM: _alive_at_once(AUTOCANNON, dt)}.get(mech_class, 0)
-        for which, number in ((TUBE, tube), (BARREL, barrel)):
+        for which, weapons in ((TUBE, (MISSILE, SMOKE)), (BARREL, BALLISTIC)):
+            carried = carried_by(int(r.mech_class[i]), weapons)
+            number = max((_alive_at_once(weapon, dt) for weapon in carried), default=0)
             owner += [i] * number
             launcher += [which] * number
             ring += list(range(number))

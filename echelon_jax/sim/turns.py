@@ -12,42 +12,34 @@ import numpy as np
 from jaxtyping import Array, Bool, Int32
 
 from echelon_jax.config import EnvConfig
-from echelon_jax.rules.mechs import HEAVY, LIGHT, MEDIUM, SCOUT, roster
-from echelon_jax.rules.weapons import (
-    AUTOCANNON,
-    FLAMER,
-    GAUSS,
-    LASER,
-    PRIMARY,
-    SECONDARY,
-    SPECIAL,
-    TERTIARY,
-    TRIGGERS,
-)
+from echelon_jax.rules.mechs import roster
+from echelon_jax.rules.weapons import HITSCAN, PRIMARY, SECONDARY, SPECIAL, TERTIARY, TRIGGERS, barrel_of, carried_by
 from echelon_jax.sim.state import Commands
 
 NO_WEAPON = -1
-_KINETIC = {HEAVY: GAUSS, MEDIUM: AUTOCANNON}
 
 
 class Turns(NamedTuple):
     """Static table of the firing phase: one row per hitscan shot, in firing order; `ends_turn` rows go on to the other weapons."""
 
     mech: np.ndarray
-    hitscan: np.ndarray  # LASER, FLAMER or -1
+    hitscan: np.ndarray  # weapon, or NO_WEAPON
+    begins_turn: np.ndarray
     ends_turn: np.ndarray
-    kinetic: np.ndarray  # GAUSS, AUTOCANNON or -1
+    kinetic: np.ndarray  # ballistic weapon, or NO_WEAPON
 
 
 def turns(num_packs: int) -> Turns:
-    """Firing order: roster order; a light's laser and flamer are two rows (docs/spec/rules.md 5.7)."""
+    """Firing order: roster order; each hitscan weapon of a mech is a row, a light's laser before its flamer.
+
+    Source: docs/spec/rules.md 5.7.
+    """
     rows = []
     for mech, mech_class in enumerate(roster(num_packs).mech_class):
-        kinetic = _KINETIC.get(int(mech_class), NO_WEAPON)
-        if mech_class == LIGHT:
-            rows += [(mech, LASER, False, kinetic), (mech, FLAMER, True, kinetic)]
-        else:
-            rows.append((mech, NO_WEAPON if mech_class == SCOUT else LASER, True, kinetic))
+        barrel = barrel_of(int(mech_class))
+        kinetic = NO_WEAPON if barrel is None else barrel
+        hitscan = carried_by(int(mech_class), HITSCAN) or (NO_WEAPON,)
+        rows += [(mech, weapon, place == 0, place == len(hitscan) - 1, kinetic) for place, weapon in enumerate(hitscan)]
     columns = [np.array(column) for column in zip(*rows, strict=True)]
     return Turns(*(column if column.dtype == bool else column.astype(np.int32) for column in columns))
 

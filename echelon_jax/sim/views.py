@@ -14,7 +14,7 @@ from jaxtyping import Array, Bool, Float32, Int32, UInt32
 
 from echelon_jax.config import EnvConfig
 from echelon_jax.rules import constants as k
-from echelon_jax.rules.weapons import FLAMER, LASER, MISSILE, PAINTER
+from echelon_jax.rules.weapons import MISSILE, SEEKING, WEAPONS, Timer
 from echelon_jax.sim.ewar import shutdown
 from echelon_jax.sim.geometry import grid_rank, team_masks
 from echelon_jax.sim.queues import at, pick_rows
@@ -23,6 +23,9 @@ from echelon_jax.sim.rules import SimRules
 from echelon_jax.sim.state import Grid, Mechs, Smoke
 from echelon_jax.sim.widths import LoopWidths
 from echelon_jax.sim.wrecks import next_buried, next_wrecks, place_wrecks
+
+# The counters of the timers.
+TIMER_FIELDS = {timer: f"{timer.value}_cooldown" for timer in Timer}
 
 
 class Geometry(flax.struct.PyTreeNode):
@@ -49,14 +52,9 @@ def wanted_views(
 ) -> Bool[Array, "arenas mechs mechs"]:
     """Pairs whose line of sight this phase may ask for: trigger pressed, weapon ready, target in range and arc."""
     enemies, _ = team_masks(config.num_packs)
-    ready = {
-        LASER: mechs.laser_cooldown,
-        FLAMER: mechs.kinetic_cooldown,
-        PAINTER: mechs.painter_cooldown,
-        MISSILE: mechs.tube_cooldown,
-    }
     wanted = jnp.zeros(geometry.distance.shape, bool)
-    for weapon, cooldown in ready.items():
+    for weapon in (*SEEKING, MISSILE):
+        cooldown = getattr(mechs, TIMER_FIELDS[WEAPONS[weapon].timer])
         reach = k.ONBOARD_LOCK_RANGE if weapon == MISSILE else rules.range[weapon]
         shooter = fires[weapon] & (cooldown <= 0)
         wanted = wanted | (

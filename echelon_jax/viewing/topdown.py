@@ -13,7 +13,7 @@ from echelon_jax.config import EnvConfig
 from echelon_jax.evaluation.recording import Frame
 from echelon_jax.rules.materials import AIR, DEBRIS_FIELD, DIRT, FOLIAGE, GLASS, LAVA, WATER
 from echelon_jax.rules.mechs import CLASS_NAMES, MECH_CLASSES, roster
-from echelon_jax.rules.weapons import FLAMER, LASER, MISSILE, PAINTER, SMOKE
+from echelon_jax.rules.weapons import FLAMER, HITSCAN, MISSILE, PAINTER, SMOKE
 from echelon_jax.viewing.extras import drawing
 
 TEAM_COLOURS = ((64, 132, 244), (236, 76, 62))
@@ -21,7 +21,7 @@ ZONE_COLOUR = (250, 210, 70)
 GROUND, HIGH = np.array([46, 50, 44]), np.array([196, 196, 188])
 TINTS = {LAVA: (214, 84, 20), WATER: (44, 96, 170), FOLIAGE: (60, 120, 52), GLASS: (150, 205, 215), DIRT: (92, 74, 54)}
 TINTS[DEBRIS_FIELD] = (128, 98, 66)
-BEAMS = {LASER: (255, 90, 220), FLAMER: (255, 160, 40), PAINTER: (120, 255, 120)}
+BEAMS = dict.fromkeys(HITSCAN, (255, 90, 220)) | {FLAMER: (255, 160, 40), PAINTER: (120, 255, 120)}
 SHOTS = {MISSILE: (255, 120, 60), SMOKE: (210, 210, 210)}
 OTHER_SHOT = (255, 245, 160)
 BANNER = 18  # pixels above the map for the score

@@ -11,6 +11,7 @@ from echelon_jax.env.environment import Maps, fresh_state
 from echelon_jax.env.interfaces import action_layout
 from echelon_jax.rules.materials import COLLIDES, DIRT, OPAQUE, SOLID, SOLID_DEBRIS
 from echelon_jax.rules.mechs import roster
+from echelon_jax.rules.weapons import HITSCAN
 from echelon_jax.sim.noise import Noise
 from echelon_jax.sim.rules import sim_rules
 from echelon_jax.sim.slots import slots
@@ -106,6 +107,6 @@ class Scenes:
         s, n = c.substeps, c.num_mechs
         return Noise(
             ams=jnp.ones((self.count, s, len(table.heavy), table.max_ring, c.num_packs), jnp.float32),
-            hit_height=jnp.full((self.count, s, n, 2), BODY_HIT, jnp.float32),
+            hit_height=jnp.full((self.count, s, n, len(HITSCAN)), BODY_HIT, jnp.float32),
             move_order=jnp.broadcast_to(jnp.arange(n, dtype=jnp.int32), (self.count, s, n)),
         )

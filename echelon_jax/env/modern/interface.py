@@ -16,19 +16,17 @@ from echelon_jax.env.observed import Observed
 from echelon_jax.env.rewards import Rewards, Transition
 from echelon_jax.env.state import EnvState, ModernRewardWeights, ObservationMemory
 from echelon_jax.rules.mechs import PACK_CLASSES, PACK_SIZE
-from echelon_jax.rules.weapons import AUTOCANNON, FLAMER, GAUSS, LASER, MISSILE, PAINTER, SMOKE, WEAPONS
+from echelon_jax.rules.weapons import MISSILE, SMOKE, WEAPONS, Timer
 from echelon_jax.sim.rules import SimRules
 from echelon_jax.sim.widths import LoopWidths
 
 # For each weapon: entries of the observation that must have run out before it fires, and the weapons whose cooldown they count.
+# A mech has one weapon on a timer, except on the tube.
 COOLDOWNS: dict[int, tuple[tuple[str, int], ...]] = {
-    LASER: (("laser_cooldown", LASER),),
-    FLAMER: (("kinetic_cooldown", FLAMER),),
-    GAUSS: (("kinetic_cooldown", GAUSS),),
-    AUTOCANNON: (("kinetic_cooldown", AUTOCANNON),),
-    PAINTER: (("painter_cooldown", PAINTER),),
-    MISSILE: (("missile_cooldown", MISSILE), ("smoke_cooldown", SMOKE)),  # one tube for both
-    SMOKE: (("missile_cooldown", MISSILE), ("smoke_cooldown", SMOKE)),
+    number: (("missile_cooldown", MISSILE), ("smoke_cooldown", SMOKE))
+    if weapon.timer is Timer.TUBE
+    else ((f"{weapon.timer.value}_cooldown", number),)
+    for number, weapon in enumerate(WEAPONS)
 }
 COOLDOWN_SLACK = 1e-3  # share of a cooldown; covers the rounding of the entry
 
@@ -63,7 +61,7 @@ class ModernObservation:
         position: Float32[Array, "arenas mechs 3"],
         known: Bool[Array, "arenas mechs mechs"] | None,
     ) -> ObservationMemory | None:
-        """Return the memory of the mechs of `known`, where they stand."""
+        """Return the memory of the mechs of `known` at their positions."""
         return observation.first_memory(config, position, known)
 
     def later_memory(
@@ -149,16 +147,16 @@ class ModernActions:
 
 @dataclasses.dataclass(frozen=True)
 class ModernReward:
-    """A game's result first, everything else a small hint towards it (docs/rewards.md)."""
+    """The modern reward: the result of the game, and small hints towards it (docs/rewards.md)."""
 
     @property
     def pays_at_time_up(self) -> bool:
-        """The result is paid however the game ends."""
+        """The result is paid in every case."""
         return True
 
     @property
     def weights_type(self) -> type:
-        """ModernRewardWeights."""
+        """Its weights are ModernRewardWeights."""
         return ModernRewardWeights
 
     def default_weights(self, config: EnvConfig, gamma: float) -> ModernRewardWeights:

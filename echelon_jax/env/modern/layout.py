@@ -1,8 +1,9 @@
-"""What every number of the modern observation and action means: the only place that names, places and bounds them.
+"""The meaning of every number of the modern observation and action: no other file names, orders or bounds them.
 
 Vectors are in the mech's own frame: forward, left, up. What is fixed to the map (the whole-map planes) keeps the map's axes,
 rows along y and columns along x, and the mech is told its heading. Turning the world by a right angle turns the heading and
-the whole-map planes and changes nothing else. Mirroring it (y becomes size_y - y) does to each entry what its mirroring says.
+the whole-map planes and changes nothing else. The `mirroring` of an entry says how mirroring the world (y becomes size_y - y)
+changes it.
 """
 
 from __future__ import annotations
@@ -15,14 +16,15 @@ import numpy as np
 from echelon_jax.config import EnvConfig
 from echelon_jax.env.layout import Entry, Layout
 from echelon_jax.rules.mechs import CLASS_NAMES, PACK_SIZE, roster
-from echelon_jax.rules.weapons import AUTOCANNON, GAUSS, MISSILE, SMOKE, WEAPON_NAMES
+from echelon_jax.rules.weapons import PROJECTILES, TOP_SHOT_SPEED, WEAPON_NAMES
 
 SHOTS, CLOUDS = 4, 2  # most urgent ones shown
 LOCAL_SIDE, LOCAL_SPACING = 7, 2  # samples a side of the local planes, and voxels between them
 MAP_SIDE = 8  # bins a side of the whole-map planes
 QUARTERS = 4  # steps of a share in the whole-map planes
 STEPS = 4  # voxels up and down that the step plane tells apart
-SHOT_KINDS = (MISSILE, SMOKE, GAUSS, AUTOCANNON)
+SHOT_KINDS = PROJECTILES
+_SHOT_SPEED = f"{TOP_SHOT_SPEED:g} voxels/s"
 EWAR_MODES = ("off", "ecm", "eccm")
 MIRRORINGS = ("even", "odd", "paired")
 LOCAL_PLANES = ("foot", "body", "opaque", "hazard", "step", "mechs")
@@ -32,7 +34,7 @@ SHARED_PLANES = ("blocked", "hazard", "zone", "friends")  # of the whole map, th
 
 @dataclasses.dataclass(frozen=True)
 class ModernEntry(Entry):
-    """An entry that also says what mirroring the world does to it.
+    """An entry of a layout that also says how mirroring the world changes it.
 
     Attributes:
         mirroring: even (stays), odd (changes sign) or paired (takes the value of another entry).
@@ -158,10 +160,10 @@ SHOT: tuple[_Part, ...] = (
     ("offset_left", 1, "position relative to the mech", "map diagonal", -1, 1, "continuous", "odd"),
     ("offset_up", 1, "position relative to the mech", "map height", -1, 1, "continuous", "even"),
     ("nearness", 1, "8 / (8 + range in voxels)", "", 0, 1, "continuous", "even"),
-    ("velocity_forward", 1, "velocity", "40 voxels/s", -1, 1, "continuous", "even"),
-    ("velocity_left", 1, "velocity", "40 voxels/s", -1, 1, "continuous", "odd"),
-    ("velocity_up", 1, "velocity", "40 voxels/s", -1, 1, "continuous", "even"),
-    ("kind", 4, ", ".join(WEAPON_NAMES[w] for w in SHOT_KINDS), "", 0, 1, "one_hot", "even"),
+    ("velocity_forward", 1, "velocity", _SHOT_SPEED, -1, 1, "continuous", "even"),
+    ("velocity_left", 1, "velocity", _SHOT_SPEED, -1, 1, "continuous", "odd"),
+    ("velocity_up", 1, "velocity", _SHOT_SPEED, -1, 1, "continuous", "even"),
+    ("kind", len(SHOT_KINDS), ", ".join(WEAPON_NAMES[w] for w in SHOT_KINDS), "", 0, 1, "one_hot", "even"),
     ("hostile", 1, "fired by the other team", "", 0, 1, "flag", "even"),
     ("homing", 1, "homes on the mech", "", 0, 1, "flag", "even"),
 )
@@ -285,7 +287,7 @@ def vector_size(config: EnvConfig) -> int:
 
 @cache
 def mirror(config: EnvConfig) -> tuple[np.ndarray, np.ndarray]:
-    """What mirroring the world (y becomes size_y - y) does to an observation: `sign * observation[..., source]`.
+    """The change of an observation when the world is mirrored (y becomes size_y - y): `sign * observation[..., source]`.
 
     Returns source, int [obs], and sign, float32 [obs], both read off the table.
     """

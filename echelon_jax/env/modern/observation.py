@@ -1,7 +1,7 @@
-"""The modern observation: everything a mech can know, in its own frame, bounded, every other mech in a slot of its own.
+"""The modern observation: everything that a mech can know, bounded and in its own frame, with a slot for every other mech.
 
-A pure function of the state. In partial mode the state keeps where each viewer last saw each other mech (`ObservationMemory`); a
-mech out of sight is shown there, with the age of the sighting.
+It is a pure function of the state. In partial mode the state keeps where each viewer last saw each other mech
+(`ObservationMemory`). A mech out of sight is shown there, with the age of the sighting.
 """
 
 from __future__ import annotations
@@ -23,16 +23,14 @@ from echelon_jax.env.modern.sight import clear_between
 from echelon_jax.env.observed import SOUND_THROUGH_COVER, Observed, messages, smoke_clear_between
 from echelon_jax.env.state import EnvState, ObservationMemory
 from echelon_jax.rules import constants as k
-from echelon_jax.rules.mechs import HEAVY, LIGHT, MEDIUM, PACK_SIZE, roster
-from echelon_jax.rules.weapons import AUTOCANNON, FLAMER, GAUSS, LASER, MISSILE, PAINTER, SMOKE
+from echelon_jax.rules.mechs import PACK_SIZE, roster
+from echelon_jax.rules.weapons import MAX_AIMED_RANGE, MISSILE, SMOKE, Timer, timed_weapon
 from echelon_jax.sim import ewar
 from echelon_jax.sim.grid import levels_under, mask_below
 from echelon_jax.sim.rules import MAX_BOX_COLUMNS, SimRules
 from echelon_jax.sim.widths import LoopWidths
 
-SIGHT_RANGE = (
-    24.0  # voxels up to which sight is looked at for its own sake; no weapon that needs it reaches further than 20
-)
+SIGHT_RANGE = MAX_AIMED_RANGE  # voxels up to which sight is looked at for its own sake
 AIRBORNE = 0.25  # voxels over the ground; a standing mech hovers less
 ZONE_DEPTH, ZONE_RADIUS = 20.0, 12.0  # voxels
 _HULL_SCALE = {
@@ -43,13 +41,12 @@ _HULL_SCALE = {
     "heat_cap": 130.0,
     "tonnage": 100.0,
 }
-_KINETIC = {HEAVY: GAUSS, MEDIUM: AUTOCANNON, LIGHT: FLAMER}
 
 
 def first_memory(
     config: EnvConfig, position: Float32[Array, "arenas mechs 3"], known: Bool[Array, "arenas mechs mechs"] | None
 ) -> ObservationMemory:
-    """What mechs remember at the start of an episode: those of `known` (None: nobody) where they stand."""
+    """The memory at the start of an episode: the mechs of `known` (None: nobody) at their positions."""
     arenas, n = position.shape[:2]
     turn = jnp.zeros((arenas, n), jnp.float32)
     if config.observation_mode == "full":
@@ -114,7 +111,7 @@ def itself(
     incoming: Bool[Array, "arenas mechs"],
     zone: Zone,
 ) -> Float32[Array, "arenas mechs entries"]:
-    """The mech itself: condition, limits, weapons, what hit it, what it did, where the zone is."""
+    """The mech itself: condition, limits, weapons, the last hit, its deeds, and where the zone is."""
     who = roster(config.num_packs)
     mechs, tally, arena_map = state.sim.mechs, state.sim.tally, state.arena_map
     arenas, n = mechs.alive.shape
@@ -135,7 +132,10 @@ def itself(
     def limit(value: Array, name: str) -> Array:
         return jnp.broadcast_to(value * np.float32(1.0 / _HULL_SCALE[name]), (arenas, n))
 
-    kinetic = np.array([_KINETIC.get(int(c), LASER) for c in who.mech_class], np.int32)
+    laser, kinetic, painter = (
+        np.array([timed_weapon(int(c), timer) for c in who.mech_class], np.int32)
+        for timer in (Timer.LASER, Timer.KINETIC, Timer.PAINTER)
+    )
     smoke = mechs.tube_was_smoke
     turning = rules.max_yaw_rate * np.float32(config.decision_seconds)
     parts = {
@@ -163,11 +163,11 @@ def itself(
         "full_hp": limit(rules.max_hp, "full_hp"),
         "heat_cap": limit(rules.heat_cap, "heat_cap"),
         "tonnage": limit(rules.tonnage, "tonnage"),
-        "laser_cooldown": share(mechs.laser_cooldown, rules.cooldown[LASER]),
+        "laser_cooldown": share(mechs.laser_cooldown, rules.cooldown[laser]),
         "missile_cooldown": jnp.where(smoke, 0.0, share(mechs.tube_cooldown, rules.cooldown[MISSILE])),
         "smoke_cooldown": jnp.where(smoke, share(mechs.tube_cooldown, rules.cooldown[SMOKE]), 0.0),
         "kinetic_cooldown": share(mechs.kinetic_cooldown, rules.cooldown[kinetic]),
-        "painter_cooldown": share(mechs.painter_cooldown, rules.cooldown[PAINTER]),
+        "painter_cooldown": share(mechs.painter_cooldown, rules.cooldown[painter]),
         "ams_cooldown": share(mechs.ams_cooldown, rules.ams_substeps),
         "painted_time": share(mechs.painted, rules.paint_substeps),
         "suppressed": share(mechs.suppressed, rules.suppression_substeps),

@@ -25,13 +25,12 @@ from echelon_jax.env.modern.layout import CLOUD, CLOUDS, PLACED, SEEN, SHOT, SHO
 from echelon_jax.env.state import EnvState
 from echelon_jax.rules import constants as k
 from echelon_jax.rules.mechs import CLASS_NAMES, roster
-from echelon_jax.rules.weapons import AUTOCANNON, FLAMER, GAUSS, LASER, MISSILE, PAINTER, SMOKE, TRIGGERS
+from echelon_jax.rules.weapons import BALLISTIC, MISSILE, SEEKING, SMOKE, TOP_SHOT_SPEED, TRIGGERS
 from echelon_jax.sim import ewar
 from echelon_jax.sim.rules import SimRules
 from echelon_jax.sim.slots import slots
 
 AGE_SCALE = 10.0  # seconds
-SHOT_SPEED = 40.0  # voxels per second
 # What makes a projectile less urgent than its distance: it recedes, it is only smoke. One that homes on the mech comes first.
 _RECEDES, _HARMLESS, _HOMES = 100.0, 200.0, -1000.0
 
@@ -66,10 +65,10 @@ def _reaches(
     and the quality of sensors are not looked at.
     """
     near = jnp.zeros(distance.shape, bool)
-    for weapon in (LASER, FLAMER, PAINTER):
+    for weapon in SEEKING:
         fitted = jnp.asarray(np.isin(mech_class, list(TRIGGERS[weapon])))
         near = near | (fitted & clear & (distance <= rules.range[weapon]) & (bearing >= rules.arc_cosine[weapon]))
-    for weapon in (GAUSS, AUTOCANNON):
+    for weapon in BALLISTIC:
         fitted = jnp.asarray(np.isin(mech_class, list(TRIGGERS[weapon])))
         in_cone = (distance < rules.range[weapon]) & (bearing > np.float32(np.cos(k.KINETIC_CONE)))
         near = near | (fitted & clear & upright & in_cone)
@@ -284,9 +283,9 @@ def projectiles(
     parts = {
         "known": found,
         **_relative(config, frame, (x - px, y - py, z - pz)),
-        "velocity_forward": ahead * (1.0 / SHOT_SPEED),
-        "velocity_left": aside * (1.0 / SHOT_SPEED),
-        "velocity_up": uz * (1.0 / SHOT_SPEED),
+        "velocity_forward": ahead * (1.0 / TOP_SHOT_SPEED),
+        "velocity_left": aside * (1.0 / TOP_SHOT_SPEED),
+        "velocity_up": uz * (1.0 / TOP_SHOT_SPEED),
         "kind": weapon[..., None] == jnp.asarray(SHOT_KINDS, jnp.float32),
         "hostile": team != jnp.asarray(roster(config.num_packs).team, jnp.float32)[:, None],
         "homing": aim == jnp.arange(n, dtype=jnp.float32)[:, None],

@@ -22,9 +22,9 @@ from echelon_jax.env.state import EnvState, ObservationMemory
 from echelon_jax.parity.exchange import most, row_of
 from echelon_jax.parity.recorded.golden import column_words, local_map, telemetry
 from echelon_jax.rules import materials as mat
-from echelon_jax.rules.mechs import HEAVY, MECH_CLASSES, MEDIUM, SCOUT, roster
+from echelon_jax.rules.mechs import HEAVY, MECH_CLASSES, SCOUT, roster
 from echelon_jax.rules.timers import decrements, moves
-from echelon_jax.rules.weapons import AUTOCANNON, GAUSS, MISSILE, SMOKE, WEAPONS
+from echelon_jax.rules.weapons import BALLISTIC, HITSCAN, MISSILE, SMOKE, WEAPONS, barrel_of
 from echelon_jax.sim.noise import Noise, sample_noise
 from echelon_jax.sim.rules import sim_rules
 from echelon_jax.sim.slots import BARREL, TUBE, slots
@@ -200,8 +200,9 @@ def _shots(config: EnvConfig, rng: np.random.Generator, mechs: Mechs) -> Project
     count, dt = table.count, config.dt
     classes = who.mech_class[table.mech]
     tube = table.launcher == TUBE
-    missile = tube & (classes == HEAVY) & (rng.random(count) < 0.75)
-    barrel = np.where(classes == MEDIUM, AUTOCANNON, GAUSS)
+    missile = tube & np.isin(classes, list(WEAPONS[MISSILE].triggers)) & (rng.random(count) < 0.75)
+    barrels = [barrel_of(int(c)) for c in classes]
+    barrel = np.array([BALLISTIC[0] if w is None else w for w in barrels])
     weapon = np.where(tube, np.where(missile, MISSILE, SMOKE), barrel).astype(np.int32)
     alive = rng.random(count) < rng.choice([0.0, 0.1, 0.25, 0.7])
     last = np.array([moves(WEAPONS[w].range / WEAPONS[w].speed, dt) for w in weapon])
@@ -226,9 +227,10 @@ def _shots(config: EnvConfig, rng: np.random.Generator, mechs: Mechs) -> Project
         own = np.flatnonzero((table.mech == m) & (table.launcher == launcher))
         if not alive[own].all():
             continue
-        if launcher == BARREL and who.mech_class[m] == MEDIUM:
-            age[own[0]] = max(int(age[own[0]]), 5)  # gone before the next can leave
-            mechs.kinetic_cooldown[m] = decrements(WEAPONS[AUTOCANNON].cooldown, dt)
+        longest = decrements(WEAPONS[int(weapon[own[0]])].cooldown, dt)
+        if launcher == BARREL and longest <= config.substeps:
+            age[own[0]] = max(int(age[own[0]]), last[own[0]] + 1 - longest)  # gone before the next can leave
+            mechs.kinetic_cooldown[m] = longest
         elif launcher == BARREL:
             mechs.kinetic_cooldown[m] = max(int(mechs.kinetic_cooldown[m]), config.substeps + 1)
         else:
@@ -348,7 +350,7 @@ def _actions(config: EnvConfig, rng: np.random.Generator) -> np.ndarray:
 
 def _noise(config: EnvConfig, rng: np.random.Generator) -> Noise:
     table, s, n = slots(config), config.substeps, config.num_mechs
-    height = rng.random((s, n, 2))
+    height = rng.random((s, n, len(HITSCAN)))
     height = np.where(rng.random(height.shape) < 0.3, height * 0.12, height)  # more leg hits than by chance
     noise = Noise(
         ams=rng.random((s, len(table.heavy), table.max_ring, config.num_packs)).astype(np.float32),

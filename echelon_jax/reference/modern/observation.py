@@ -40,37 +40,38 @@ from echelon_jax.reference.vec import Vec, clip, distance, wrap_angle
 from echelon_jax.reference.world import VoxelWorld
 from echelon_jax.rules import constants as c
 from echelon_jax.rules import materials as m
-from echelon_jax.rules.mechs import HEAVY, LIGHT, MECH_CLASSES, MEDIUM, PACK_SIZE
+from echelon_jax.rules.mechs import MECH_CLASSES, PACK_SIZE
 from echelon_jax.rules.timers import decrements
 from echelon_jax.rules.weapons import (
-    AUTOCANNON,
-    FLAMER,
-    GAUSS,
-    LASER,
+    BALLISTIC,
+    MAX_AIMED_RANGE,
     MISSILE,
-    PAINTER,
+    PROJECTILES,
+    SEEKING,
     SMOKE,
+    TOP_SHOT_SPEED,
     TRIGGERS,
     WEAPONS,
+    Timer,
+    timed_weapon,
 )
 
-SIGHT_RANGE = 24.0  # voxels up to which sight is looked at for its own sake
+SIGHT_RANGE = MAX_AIMED_RANGE  # voxels up to which sight is looked at for its own sake
 AIRBORNE = 0.25  # voxels over the ground
 SHOTS, CLOUDS = 4, 2  # most urgent shots and nearest clouds shown
-SHOT_KINDS = (MISSILE, SMOKE, GAUSS, AUTOCANNON)
+SHOT_KINDS = PROJECTILES
 RECEDES, HARMLESS, HOMES = 100.0, 200.0, -1000.0  # what makes a shot less or more urgent than its distance
 NEAR = 8.0  # voxels at which nearness is a half
-SPEED, SHOT_SPEED, AGE = 10.0, 40.0, 10.0  # voxels/s, voxels/s, s
+SPEED, SHOT_SPEED, AGE = 10.0, TOP_SHOT_SPEED, 10.0  # voxels/s, voxels/s, s
 TINY = 1e-6
-KINETIC = {HEAVY: GAUSS, MEDIUM: AUTOCANNON, LIGHT: FLAMER}
 DEEDS = ("laser_hit", "missile_launch", "kinetic_fire", "smoke_launch", "paint")  # what a mech is told that it did
 
-PLACED, SEEN, SHOT, CLOUD = 14, 17, 14, 6  # entries of a slot
+PLACED, SEEN, SHOT, CLOUD = 14, 17, 10 + len(SHOT_KINDS), 6  # entries of a slot
 
 
 @dataclasses.dataclass
 class ObservationMemory:
-    """What the observation carries over: each mech's last turn, and in partial mode where it last saw the others.
+    """The memory of the observation: each mech's last turn, and in partial mode where it last saw the others.
 
     Attributes:
         turn: radians to the left during the last decision, per mech.
@@ -84,20 +85,20 @@ class ObservationMemory:
 
     @classmethod
     def fresh(cls, config: EnvConfig) -> ObservationMemory:
-        """Nobody has seen anybody."""
+        """Return a memory in which nobody has seen anybody."""
         n = config.num_mechs
         if config.observation_mode == "full":
             return cls([0.0] * n)
         return cls([0.0] * n, [[-1] * n for _ in range(n)], [[(0.0, 0.0, 0.0)] * n for _ in range(n)])
 
     def older(self, yaw_before: Sequence[float], mechs: Sequence[Mech]) -> None:
-        """One decision has passed."""
+        """Make the memory one decision older."""
         self.turn = [wrap_angle(mech.yaw - before) for before, mech in zip(yaw_before, mechs, strict=True)]
         if self.age is not None:
             self.age = [[age + 1 if age >= 0 else -1 for age in row] for row in self.age]
 
     def refresh(self, viewer: Mech, other: Mech) -> None:
-        """The viewer sees the other now."""
+        """Note that the viewer sees the other now."""
         if self.age is not None and self.last_seen is not None:
             self.age[viewer.index][other.index] = 0
             self.last_seen[viewer.index][other.index] = other.pos
@@ -120,7 +121,7 @@ def direction(x: float, y: float, length: float) -> tuple[float, float]:
 
 
 def share(seconds: float, duration: float, dt: float) -> float:
-    """What is left of a timer that was set to `duration`: whole substeps over whole substeps."""
+    """The share that is left of a timer that was set to `duration`: whole substeps over whole substeps."""
     return decrements(seconds, dt) / max(decrements(duration, dt), 1)
 
 
@@ -133,7 +134,7 @@ def _part(value: float, full: float) -> float:
 
 @dataclasses.dataclass
 class View:
-    """What one mech knows of the others: who is seen now, and whom a clear line shows within `SIGHT_RANGE`."""
+    """One mech's view of the others: who is seen now, and to whom the line of sight is clear within `SIGHT_RANGE`."""
 
     seen: set[int]
     clear: set[int]
@@ -181,7 +182,7 @@ def observe_modern(
 
 
 def look_around(scene: Scene, sight: SightCache) -> list[View]:
-    """Who sees whom. A ray runs from the earlier mech of the roster if that one needs it, else from the later."""
+    """Return who sees whom. A ray runs from the earlier mech of the roster if that mech needs it, else from the later one."""
     mechs = scene.battle.mechs
     views = []
     for viewer in mechs:
@@ -249,7 +250,7 @@ def ground_below(world: VoxelWorld, mech: Mech) -> float:
 def itself(
     scene: Scene, memory: ObservationMemory, viewer: Mech, view: View, deeds: set[str], frame: Frame
 ) -> list[float]:
-    """Condition, limits, weapons, what hit it, what it did, where the zone is."""
+    """The mech itself: condition, limits, weapons, the last hit, its deeds, and where the zone is."""
     config, world, zone = scene.config, scene.battle.world, scene.zone
     spec, dt = viewer.spec, config.dt
     size_z = world.size[2]
@@ -262,7 +263,10 @@ def itself(
     to_zone = frame.turn(zone.x - viewer.pos[0], zone.y - viewer.pos[1])
     away = zone.distance(viewer)
     tube = share(viewer.missile_cooldown, WEAPONS[SMOKE if viewer.tube_was_smoke else MISSILE].cooldown, dt)
-    kinetic = WEAPONS[KINETIC.get(viewer.class_id, LASER)].cooldown
+
+    def cooldown(left: float, timer: Timer) -> float:
+        return share(left, WEAPONS[timed_weapon(viewer.class_id, timer)].cooldown, dt)
+
     return [
         1.0,  # alive
         *(float(viewer.pack_row == row) for row in range(PACK_SIZE)),
@@ -287,11 +291,11 @@ def itself(
         spec.hp / 200.0,
         spec.heat_cap / 130.0,
         spec.tonnage / 100.0,
-        share(viewer.laser_cooldown, WEAPONS[LASER].cooldown, dt),
+        cooldown(viewer.laser_cooldown, Timer.LASER),
         0.0 if viewer.tube_was_smoke else tube,
         tube if viewer.tube_was_smoke else 0.0,
-        share(viewer.kinetic_cooldown, kinetic, dt),
-        share(viewer.painter_cooldown, WEAPONS[PAINTER].cooldown, dt),
+        cooldown(viewer.kinetic_cooldown, Timer.KINETIC),
+        cooldown(viewer.painter_cooldown, Timer.PAINTER),
         share(viewer.ams_cooldown, c.AMS_COOLDOWN, dt),
         share(viewer.painted_remaining, c.PAINT_DURATION, dt),
         share(viewer.suppressed_time, c.SUPPRESSION_DURATION, dt),
@@ -342,10 +346,10 @@ def reaches(shooter: Mech, away: float, bearing: float, clear: bool, locked: boo
     def in_arc(weapon: int) -> bool:
         return bearing >= math.cos(math.radians(WEAPONS[weapon].arc_deg / 2))
 
-    for weapon in (LASER, FLAMER, PAINTER):
+    for weapon in SEEKING:
         if fitted(weapon) and clear and away <= WEAPONS[weapon].range and in_arc(weapon):
             return True
-    for weapon in (GAUSS, AUTOCANNON):
+    for weapon in BALLISTIC:
         in_cone = away < WEAPONS[weapon].range and bearing > math.cos(c.KINETIC_CONE)
         if fitted(weapon) and clear and not shooter.fallen and in_cone:
             return True

@@ -1,0 +1,47 @@
+"""Who plays whom in a rating period: everybody against everybody, or the pairs whose games tell most."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Sequence
+
+import numpy as np
+
+from echelon_jax.arena.glicko2 import Ratings, win_probability
+from echelon_jax.arena.records import Entry
+
+Pair = tuple[Entry, Entry]
+
+
+def round_robin(entries: Sequence[Entry]) -> list[Pair]:
+    """Return every pair of the entries that play, once; two anchors tell nothing of each other and are left out."""
+    return [
+        (a, b)
+        for a, b in itertools.combinations([e for e in entries if e.plays], 2)
+        if not (a.role == b.role == "anchor")
+    ]
+
+
+def matchmaking(entries: Sequence[Entry], pairs: int) -> list[Pair]:
+    """Return up to `pairs` pairs, one after another the one whose games tell most, each at most once.
+
+    A game tells more the less is known of the two (their deviations squared) and the closer its outcome is to even
+    (p (1 - p) of the expected score). Every pair chosen counts as half of what is to be learnt of either.
+    """
+    candidates = round_robin(entries)
+    players = list({e.id: e for pair in candidates for e in pair}.values())
+    place = {e.id: i for i, e in enumerate(players)}
+    ratings = Ratings(*(np.array([getattr(e, name) for e in players], np.float64) for name in Ratings._fields))
+    a = np.array([place[x.id] for x, _ in candidates], np.int64)
+    b = np.array([place[y.id] for _, y in candidates], np.int64)
+    chance = win_probability(ratings, a, b)
+    unknown = np.where([e.role == "anchor" for e in players], 0.0, ratings.deviation**2)
+    free = np.ones(len(candidates), bool)
+    chosen: list[Pair] = []
+    for _ in range(min(pairs, len(candidates))):
+        worth = np.where(free, (unknown[a] + unknown[b]) * chance * (1 - chance), -1.0)
+        best = int(worth.argmax())
+        free[best] = False
+        unknown[[a[best], b[best]]] /= 2
+        chosen.append(candidates[best])
+    return chosen
