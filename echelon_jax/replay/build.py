@@ -73,7 +73,7 @@ def compiled_step(config: EnvConfig) -> Any:
 
 @lru_cache(maxsize=8)
 def compiled_observation(config: EnvConfig) -> Any:
-    """Return the compiled function from (rules, state) to what its mechs see, [arenas, mechs, obs]."""
+    """Return the compiled function from (rules, state) to the mechs' observations, [arenas, mechs, obs]."""
     return jax.jit(lambda rules, state: observe(config, rules, state).observation)
 
 
@@ -85,8 +85,8 @@ def game_params(config: EnvConfig, seed: int) -> EnvParams:
 def world_params(config: EnvConfig, world: WorldArrays) -> EnvParams:
     """Return default rules and a bank of the given world.
 
-    A bank holds what a reset shows. Where no action depends on that (modern actions in full mode), it is left out, since
-    `compiled_observation` shows it anyway; that saves a long compilation.
+    A bank holds the observations at a reset. If no action depends on them (modern actions in full mode), they are left out,
+    because `compiled_observation` makes them anyway. That saves a long compilation.
     """
     env = Echelon(config)
     if config.actions != "modern" or config.observation_mode != "full":
@@ -131,7 +131,7 @@ def warm_up(config: EnvConfig, params: EnvParams, observe: bool) -> list[threadi
 
 
 class Resimulated(NamedTuple):
-    """One decision simulated again."""
+    """One decision of the second simulation."""
 
     before: EnvState  # a batch of one
     after: EnvState
@@ -246,7 +246,7 @@ class _Building:
     material: np.ndarray = dataclasses.field(init=False)
 
     def play(self) -> None:
-        """Simulate the game again and look at its decisions in chunks."""
+        """Simulate the game again and examine its decisions in chunks."""
         self.collector = EventCollector(self.config)
         waiting: list[Resimulated] = []
         t = self.trace

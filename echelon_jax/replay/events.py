@@ -72,7 +72,7 @@ class Track:
 
 @dataclasses.dataclass
 class EventCollector:
-    """Collects what happens as the details of a game's decisions come in, in order."""
+    """Collects the events of a game from the details of its decisions, in order."""
 
     config: EnvConfig
     events: list[EventRow] = dataclasses.field(default_factory=list)
