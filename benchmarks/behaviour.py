@@ -96,15 +96,15 @@ def main() -> None:
     set_up_jax(args.threads)
     from learning import untrained
 
+    from echelon_jax.agents.registry import make_agent
     from echelon_jax.evaluation.matches import evaluate
     from echelon_jax.runs.checkpoint import CheckpointError, load_policy
-    from echelon_jax.training.config import OPPONENTS
 
-    if args.opponent not in OPPONENTS:
-        parser.error(f"--opponent must be one of {', '.join(OPPONENTS)}, got {args.opponent!r}")
     try:
         policies = [load_policy(run) for run in args.runs]
-    except CheckpointError as error:
+        for policy in policies:
+            make_agent(args.opponent, policy.env_config)
+    except (CheckpointError, ValueError) as error:
         parser.error(str(error))
     before, trained = [], []
     for run, policy in zip(args.runs, policies, strict=True):

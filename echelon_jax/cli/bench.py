@@ -46,7 +46,7 @@ class BenchCommand:
     compile_for: str | None = None
     """Measure nothing; compile for this GPU (`h100`), which need not be here, and count what it would run (docs/gpu.md)."""
     program: str = "env"
-    """What to compile for it: `env` (a step), `policy` (a decision) or `train` (the preset gpu's fused call)."""
+    """What to compile for it: `env` (a step), `policy` (a decision), `update` (the learner's) or `train` (the fused call)."""
     rules: str = "original"
     """Rule set of what is compiled for it, `original` or `revised`."""
     size: int = SIZE
@@ -56,7 +56,7 @@ class BenchCommand:
     graphs: bool = False
     """Put its loops and conditionals into CUDA graphs."""
     trip_steps: int = 0
-    """Decision steps played here to count iterations of loops whose end is data; with 0 each iterates once when it is entered."""
+    """Decision steps played here to count iterations of loops whose end is data; with 0 a count made before is taken."""
 
     def run(self) -> int:
         """Measure and print; returns the exit status.

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 import tyro
 
+from echelon_jax.agents.registry import is_agent_name
 from echelon_jax.cli.common import set_up_jax
 from echelon_jax.cli.errors import UsageError, checked
 from echelon_jax.fields import check_seed
@@ -130,8 +131,7 @@ class EvaluateCommand:
         if None not in (self.gif, self.replay) and self.gif != self.replay:
             raise UsageError(f"replay must be the game of --gif, {self.gif}, got {self.replay}")
         for name in self.opponents:
-            built_in = name == "random" or name.partition(":")[0] == "scripted"
-            if not built_in and not Path(name).exists():
+            if not is_agent_name(name) and not Path(name).exists():
                 raise UsageError(f"opponents must be scripted, random or the path of a checkpoint, got {name!r}")
 
     def _draw(self, out: Path, result: Evaluation, record: Recorder | None) -> None:

@@ -9,6 +9,7 @@ from typing import Annotated
 
 import tyro
 
+from echelon_jax.cli.arena import ArenaCommand
 from echelon_jax.cli.bench import BenchCommand
 from echelon_jax.cli.errors import UsageError
 from echelon_jax.cli.evaluate import EvaluateCommand
@@ -28,6 +29,7 @@ Command = (
     | Annotated[WatchCommand, tyro.conf.subcommand("watch")]
     | Annotated[ReplayCommand, tyro.conf.subcommand("replay")]
     | Annotated[RunsCommand, tyro.conf.subcommand("runs")]
+    | Annotated[ArenaCommand, tyro.conf.subcommand("arena")]
     | Annotated[BenchCommand, tyro.conf.subcommand("bench")]
     | Annotated[ParityCommand, tyro.conf.subcommand("parity")]
     | Annotated[ExportCommand, tyro.conf.subcommand("export")]
@@ -45,7 +47,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     command = tyro.cli(
         Command,  # type: ignore[arg-type]
         prog="echelon",
-        description="Mech combat in JAX: train, evaluate, measure.",
+        description="Mech combat in JAX: train, evaluate, rate, measure.",
         args=sys.argv[1:] if argv is None else list(argv),
         config=(tyro.conf.OmitArgPrefixes,),
     )

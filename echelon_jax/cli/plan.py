@@ -40,7 +40,11 @@ def stacked_bytes(jaxpr: Any) -> list[tuple[int, int]]:
             if hasattr(inner, "eqns"):
                 inside += stacked_bytes(inner)
         if equation.primitive.name == "scan":
-            stacked = equation.outvars[equation.params["num_carry"] :]
+            body = equation.params["jaxpr"]
+            body = getattr(body, "jaxpr", body)
+            # A carry leaves the loop in the shape that it has inside; what is stacked up has an axis of steps more.
+            pairs = zip(equation.outvars, body.outvars, strict=True)
+            stacked = [var for var, inner in pairs if var.aval.ndim > inner.aval.ndim]
             own = sum(var.aval.size * var.aval.dtype.itemsize for var in stacked)
             found.append((own, max((max(pair) for pair in inside), default=0)))
         else:

@@ -1,4 +1,4 @@
-"""An environment that begins a new episode where one has ended, and keeps what the ended one last showed."""
+"""An environment that begins a new episode where one has ended, and keeps the last observation of the ended one."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Contacts: which mechs a viewer sees, which five it is shown, and what it is told.
+"""Contacts: the mechs that a viewer sees, the five that it is shown, and the numbers of each.
 
 Source: docs/spec/environment.md 2.4 to 2.6.
 """
@@ -138,7 +138,7 @@ def contact_rows(
     state: EnvState,
     chosen: Int32[Array, "arenas mechs 5"],
 ) -> Float32[Array, "arenas mechs contacts"]:
-    """What the viewers are told of their contacts, five rows of 25 numbers; zeros for an empty slot.
+    """The numbers of the viewers' contacts: five rows of 25 numbers, with zeros for an empty slot.
 
     Source: docs/spec/environment.md 2.6.
     """

@@ -14,7 +14,7 @@ from jaxtyping import Array, Bool, Float32, Int32, Key, UInt32
 from echelon_jax.env.state import EnvState
 
 
-class Small(flax.struct.PyTreeNode):
+class SmallState(flax.struct.PyTreeNode):
     """Everything of a state but its maps and the observation's memory; with or without a leading axis."""
 
     mechs: Any  # sim.state.Mechs
@@ -40,7 +40,7 @@ class Trace(flax.struct.PyTreeNode):
     running: Bool[Array, ""]  # the game had not ended before this decision
     ends: Bool[Array, ""]  # it ends with it
     seed: Int32[Array, ""]  # of the world
-    before: Small
+    before: SmallState
     actions: Float32[Array, "mechs actions"]
     key: UInt32[Array, " 2"]  # threefry words of the decision's key
     rewards: Float32[Array, "mechs components"]  # of the decision
@@ -49,14 +49,14 @@ class Trace(flax.struct.PyTreeNode):
     probability: Float32[Array, "mechs choices"] | None = None
 
 
-def small_of(state: EnvState, arena: Int32[Array, ""] | int) -> Small:
+def small_state(state: EnvState, arena: Int32[Array, ""] | int) -> SmallState:
     """Return one arena's row of everything small."""
 
     def row(x: Array) -> Array:
         return jax.lax.dynamic_index_in_dim(x, arena, 0, keepdims=False)
 
     sim = state.sim
-    kept = Small(
+    kept = SmallState(
         mechs=sim.mechs,
         projectiles=sim.projectiles,
         smoke=sim.smoke,
@@ -99,7 +99,7 @@ def trace_of(
         running=~row(before.episode_over),
         ends=row(ends),
         seed=row(before.arena_map.seed),
-        before=small_of(before, arena),
+        before=small_state(before, arena),
         actions=row(actions),
         key=jax.random.key_data(row(keys)),
         rewards=row(rewards),
@@ -109,7 +109,7 @@ def trace_of(
     )
 
 
-def put_small(state: EnvState, small: Small) -> EnvState:
+def with_small_state(state: EnvState, small: SmallState) -> EnvState:
     """Return a state of one arena per row of `small`, with `state`'s maps and memory."""
     sim = state.sim.replace(
         mechs=small.mechs,

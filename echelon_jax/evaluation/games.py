@@ -20,7 +20,7 @@ from echelon_jax.env.environment import Echelon
 from echelon_jax.env.state import REASONS, STATISTICS, EnvParams, EnvState
 from echelon_jax.env.trace import Trace, trace_of
 from echelon_jax.evaluation.behaviour import Behaviour, BehaviourSums, behaviour_of, count_behaviour, no_behaviour
-from echelon_jax.evaluation.players import Player, thoughts
+from echelon_jax.evaluation.players import Player, policy_outputs
 from echelon_jax.evaluation.recording import Expected, Frame, Recorder, frame_of
 from echelon_jax.intervals import paired_score, wilson
 from echelon_jax.training.sides import all_rows, learner_first, learner_rows, opponent_rows
@@ -103,12 +103,12 @@ def make_match(
         # How it was played.
         behaviour, sight, fired = count_behaviour(env.config, env_params, board.behaviour, before, actions, state, step)
         alive = learner_rows(before.sim.mechs.alive & ~before.episode_over[:, None])
-        values, thought = thoughts((memory_a, memory_b), *alive.shape)
+        values, probabilities = policy_outputs((memory_a, memory_b), *alive.shape)
         ends, components = step.episode_over, step.info.reward_components
-        said = all_rows(*values), None if thought is None else all_rows(*thought)
+        outputs = all_rows(*values), None if probabilities is None else all_rows(*probabilities)
         seen = _Seen(
             frame=frame_of(env.config, env_params.rules.heat_cap, before, state, sight, fired, watched),
-            trace=trace_of(watched, before, actions, keys, ends, components, board.observation, *said),
+            trace=trace_of(watched, before, actions, keys, ends, components, board.observation, *outputs),
             expected=Expected(value=values[0], reward=learner_rows(step.reward), alive=alive),
         )
         returns = board.returns + step.reward

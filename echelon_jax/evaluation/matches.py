@@ -12,9 +12,8 @@ from pathlib import Path
 from typing import Any
 
 import jax
-import jax.numpy as jnp
 
-from echelon_jax.agents.built_in import BuiltIn, BuiltInParams
+from echelon_jax.agents.registry import FORMS, is_agent_name, make_agent
 from echelon_jax.config import EnvConfig
 from echelon_jax.env.environment import Echelon
 from echelon_jax.evaluation.behaviour import summarize_behaviour
@@ -27,9 +26,7 @@ from echelon_jax.runs.policy import Policy
 from echelon_jax.training.reward_weights import reward_weights
 from echelon_jax.worldgen.bank import WorldArrays, evaluation_seeds, generate_worlds
 
-BUILT_IN = ("scripted", "random")
 MOST_ARENAS = 1024  # side by side, unless told otherwise
-OPPONENT_FORMS = "scripted, scripted:RATE with a fire rate from 0 to 1, random, or the path of a run or checkpoint"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -55,28 +52,6 @@ class Evaluation:
         return {"policy": self.policy, "update": self.update, "against": self.against}
 
 
-def parse_opponent(name: str) -> tuple[str, float]:
-    """Return (kind, fire rate) of an opponent's name; the kind is scripted, random or the path itself.
-
-    Raises:
-        ValueError: neither a name nor an existing path, or a fire rate outside of 0 to 1.
-    """
-    kind, colon, rate = name.partition(":")
-    if kind in BUILT_IN and not colon:
-        return kind, 1.0
-    if kind == "scripted":
-        try:
-            number = float(rate)
-        except ValueError:
-            number = -1.0
-        if not 0 <= number <= 1:
-            raise ValueError(f"opponents must have a fire rate from 0 to 1 behind scripted:, got {name!r}")
-        return kind, number
-    if not Path(name).exists():
-        raise ValueError(f"opponents must be {OPPONENT_FORMS}, got {name!r}")
-    return name, 1.0
-
-
 def policy_player(policy: Policy, deterministic: bool = False) -> tuple[PolicyPlayer, PolicyNumbers]:
     """Return a loaded policy as (player, numbers)."""
     clip = policy.config.observation_clip or None
@@ -94,12 +69,12 @@ def opponent_player(
         CheckpointError: its checkpoint cannot be used.
     """
     if isinstance(opponent, str):
-        kind, rate = parse_opponent(opponent)
-        if kind in BUILT_IN:
-            rate = rate if ":" in opponent else fire_probability
-            numbers = BuiltInParams(fire_probability=jnp.float32(rate), random=jnp.asarray(kind == "random"))
-            return AgentPlayer(BuiltIn(env_config)), numbers
-        opponent = load_policy(kind)
+        if is_agent_name(opponent):
+            agent, numbers = make_agent(opponent, env_config, fire_probability)
+            return AgentPlayer(agent), numbers
+        if not Path(opponent).exists():
+            raise ValueError(f"opponents must be {FORMS}, or the path of a run or checkpoint, got {opponent!r}")
+        opponent = load_policy(opponent)
     theirs = dataclasses.replace(opponent.env_config, reward=env_config.reward)  # what was paid does not matter here
     if theirs != env_config:
         fields = [f.name for f in dataclasses.fields(theirs) if getattr(theirs, f.name) != getattr(env_config, f.name)]
@@ -124,7 +99,7 @@ def evaluate(
 
     Args:
         policy: a loaded policy, or the path of a run or checkpoint.
-        opponents: one or several of "scripted", "scripted:RATE", "random", the path of a run or checkpoint, a loaded policy.
+        opponents: one or several of a name that `agents.registry` knows, the path of a run or checkpoint, a loaded policy.
         games: games against each opponent; an even number, two per map.
         arenas: games side by side; an even number; by default all, up to MOST_ARENAS.
         seed: seed of the maps, which training never uses, and of every draw.

@@ -13,7 +13,6 @@ import math
 import sys
 from collections.abc import Callable, Iterable
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any, NamedTuple
 
 import jax
@@ -22,22 +21,19 @@ import numpy as np
 import torch
 import tyro
 
-from echelon_jax.agents.base import AgentParams
-from echelon_jax.agents.scripted import Scripted
+from echelon_jax.agents.registry import make_agent
 from echelon_jax.config import EnvConfig
 from echelon_jax.export import torch_policy
 from echelon_jax.export.parity import TOLERANCE, differences, head_names, raw_heads
 from echelon_jax.export.weights import clip_of
 from echelon_jax.intervals import wilson
-from echelon_jax.parity.recorded.golden import column_words
+from echelon_jax.parity.agent_in_reference import AgentInReference
 from echelon_jax.policies.features import read
 from echelon_jax.policies.precision import products_in
-from echelon_jax.reference.environment import Arena, ReferenceEnv
-from echelon_jax.rules.materials import OPAQUE
+from echelon_jax.reference.environment import ReferenceEnv
 from echelon_jax.rules.mechs import TEAM_NAMES
 from echelon_jax.runs.checkpoint import load_policy
 from echelon_jax.runs.policy import Policy
-from echelon_jax.sim.rules import sim_rules
 
 Decide = Callable[[np.ndarray], np.ndarray]  # observation [team, obs] -> actions [team, actions]
 
@@ -97,59 +93,6 @@ def follow(policy: Policy, module: torch_policy.Policy, seeds: Iterable[int]) ->
 # -- Games against the scripted opponent ----------------------------------------------------------------------------------
 
 
-class ScriptedSide:
-    """The scripted opponent in a reference arena: the JAX function, shown the arena's numbers."""
-
-    def __init__(self, config: EnvConfig, fire_probability: float = 1.0) -> None:
-        self.config, self._agent = config, Scripted(config)
-        rules = SimpleNamespace(rules=sim_rules(config))
-        numbers = AgentParams(fire_probability=jnp.float32(fire_probability))
-
-        def view(arrays: dict[str, Any]) -> Any:
-            """The part of an EnvState that the agent reads."""
-            mechs = SimpleNamespace(**arrays["mechs"])
-            sim = SimpleNamespace(mechs=mechs, grid=SimpleNamespace(opaque=arrays["opaque"]))
-            arena_map = SimpleNamespace(zone=arrays["zone"])
-            return SimpleNamespace(sim=sim, arena_map=arena_map, contact_slots=arrays["contact_slots"])
-
-        def act(memory: Any, arrays: Any, key: Any) -> Any:
-            return self._agent.act(rules, numbers, memory, view(arrays), key[None])  # type: ignore[arg-type]
-
-        self._begin = jax.jit(lambda arrays: self._agent.init(rules, view(arrays)))  # type: ignore[arg-type]
-        self._act = jax.jit(act)
-        self._memory: Any = None
-        self._key: Any = None
-        self._count = 0
-
-    def reset(self, arena: Arena, seed: int) -> None:
-        """Empty the memory, for a new game."""
-        self._memory, self._key, self._count = self._begin(self._arrays(arena)), jax.random.key(seed), 0
-
-    def act(self, arena: Arena) -> np.ndarray:
-        """Return actions [mechs, actions] for everybody."""
-        key = jax.random.fold_in(self._key, self._count)
-        self._count += 1
-        self._memory, actions = self._act(self._memory, self._arrays(arena), key)
-        return np.asarray(actions[0])
-
-    def _arrays(self, arena: Arena) -> dict[str, Any]:
-        mechs, dt = arena.battle.mechs, self.config.dt
-        columns: dict[str, np.ndarray] = {
-            "position": np.array([m.pos for m in mechs], np.float32),
-            "yaw": np.array([m.yaw for m in mechs], np.float32),
-            "alive": np.array([m.alive for m in mechs]),
-            "heat": np.array([m.heat for m in mechs], np.float32),
-            "painted": np.array([math.ceil(m.painted_remaining / dt) for m in mechs], np.int32),
-            "last_painter": np.array([-1 if m.last_painter is None else m.last_painter for m in mechs], np.int32),
-        }
-        return {
-            "mechs": {name: column[None] for name, column in columns.items()},
-            "opaque": column_words(arena.battle.world.material[None], OPAQUE, self.config),
-            "zone": np.array([[arena.zone.x, arena.zone.y, arena.zone.radius]], np.float32),
-            "contact_slots": np.array(arena.contact_slots, np.int32)[None],
-        }
-
-
 class Record(NamedTuple):
     """Games of one player: won, drawn and lost."""
 
@@ -180,7 +123,8 @@ def play_reference(
     Args:
         player: a function of the game's number that returns the decisions of a player with an empty memory.
     """
-    env, opponent = ReferenceEnv(config), ScriptedSide(config, fire_probability)
+    env = ReferenceEnv(config)
+    opponent = AgentInReference(make_agent("scripted", config, fire_probability, alone=True), config)
     wins = draws = losses = number = 0
     for seed in seeds:
         for side, name in enumerate(TEAM_NAMES):

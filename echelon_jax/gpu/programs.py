@@ -1,4 +1,5 @@
-"""The programs that are compiled for a GPU: the environment's step, the policy's decision, the fused training call.
+"""The programs that are compiled for a GPU: the environment's step, the policy's decision,
+the learner's update, the fused training call.
 
 The only place of this package that knows the trainer's modules.
 """
@@ -20,13 +21,15 @@ from echelon_jax.env.shapes import abstract_bank, tree_bytes
 from echelon_jax.env.state import EnvParams
 from echelon_jax.policies.features import read
 from echelon_jax.policies.normalize import empty_moments
+from echelon_jax.policies.precision import products_in
 from echelon_jax.policies.registry import make_network
 from echelon_jax.sim.rules import sim_rules
+from echelon_jax.training import ppo
 from echelon_jax.training.config import TrainConfig
 from echelon_jax.training.reward_weights import reward_weights
 from echelon_jax.training.trainer import make_train
 
-NAMES = ("env", "policy", "train")
+NAMES = ("env", "policy", "update", "train")
 BANK = 64  # worlds that the environment alone draws from
 
 
@@ -65,7 +68,8 @@ def policy_program(config: EnvConfig, train: TrainConfig) -> Program:
 
     def decide(params: Any, carry: Any, raw: Any, reset: Any, key: Any) -> Any:
         observation = read(network.features, moments, train.observation_clip or None, raw)
-        carry, distribution, value = network.apply(params, carry, observation, reset)
+        with products_in(train.matmul_precision):
+            carry, distribution, value = network.apply(params, carry, observation, reset)
         return carry, value, distribution.sample(key)
 
     arenas, team = train.arenas, config.team_size
@@ -79,6 +83,40 @@ def policy_program(config: EnvConfig, train: TrainConfig) -> Program:
         key,
     )
     return Program(jax.jit(decide), arguments, 1, {"parameters": sum(x.size for x in jax.tree.leaves(params))})
+
+
+def update_program(config: EnvConfig, train: TrainConfig) -> Program:
+    """The learner's update alone: all epochs and minibatches on a stored rollout."""
+    network, optimizer = make_network(train, config), ppo.make_optimizer(train.max_grad_norm)
+    arenas, team, clip = train.arenas, config.team_size, train.observation_clip or None
+    moments = empty_moments(network.features.own_size)
+
+    def act(params: Any, carry: Any, raw: Any, reset: Any, key: Any) -> Any:
+        observation = read(network.features, moments, clip, raw)
+        _, distribution, value = network.apply(params, carry, observation, reset)
+        raw_action = distribution.sample(key)
+        return observation, raw_action, distribution.head_log_prob(raw_action), value
+
+    def update(params: Any, state: Any, carries: Any, batch: Any, key: Any) -> Any:
+        schedule = ppo.UpdateSchedule(jnp.float32(train.learning_rate), jnp.float32(train.entropy_coefficient))
+        with products_in(train.matmul_precision):
+            return ppo.update(network, train.ppo, optimizer, schedule, params, state, carries, batch, key)
+
+    def stacked(tree: Any, times: int) -> Any:
+        return jax.tree.map(lambda leaf: jax.ShapeDtypeStruct((times, *leaf.shape), leaf.dtype), tree)
+
+    key = jax.eval_shape(lambda: jax.random.key(0))
+    params = jax.eval_shape(network.init, key)
+    carry = jax.eval_shape(lambda: network.initial_carry(arenas, team))
+    raw = jax.ShapeDtypeStruct((arenas, team, observation_layout(config).size), jnp.float32)
+    flag, number = (jax.ShapeDtypeStruct((arenas, team), dtype) for dtype in (jnp.bool_, jnp.float32))
+    observation, raw_action, log_prob, value = jax.eval_shape(act, params, carry, raw, flag, key)
+    rows = {"observation": observation, "raw_action": raw_action, "log_prob": log_prob, "value": value}
+    rows |= dict.fromkeys(("reset", "policy_mask", "value_mask"), flag) | dict.fromkeys(("advantage", "target"), number)
+    batch = ppo.Batch(**stacked(rows, train.rollout_steps))
+    arguments = (params, jax.eval_shape(optimizer.init, params), stacked(carry, train.chunks), batch, key)
+    facts = {name: getattr(train, name) for name in ("rollout_steps", "epochs", "minibatches", "network")}
+    return Program(jax.jit(update, donate_argnums=(0, 1)), arguments, train.rollout_steps, facts)
 
 
 def train_program(config: EnvConfig, train: TrainConfig) -> Program:
@@ -110,4 +148,5 @@ def make_program(name: str, config: EnvConfig, arenas: int, overrides: dict[str,
     if name == "env":
         return env_program(config, arenas)
     train = TrainConfig.gpu(arenas=arenas, **overrides).validate()
-    return policy_program(config, train) if name == "policy" else train_program(config, train)
+    makers = {"policy": policy_program, "update": update_program, "train": train_program}
+    return makers[name](config, train)

@@ -1,4 +1,4 @@
-"""What every hit shares: rear arcs, leg hits, the paint bonus, the direction of the blow.
+"""The common parts of every hit: rear arcs, leg hits, the paint bonus, the direction of the blow.
 
 Source: docs/spec/rules.md 5.5 to 5.7.
 """
@@ -45,7 +45,7 @@ def paint_bonus(mechs: list[Mech], target: Mech, damage: float, shooter: Mech) -
 
 
 def record_effect(shooter: Mech, target: Mech, damage: float) -> None:
-    """Count a hit about to be taken at no more than the target has left (reward "modern")."""
+    """Count the damage of the coming hit, at most what the target has left (modern reward)."""
     worth = min(damage, max(target.hp, 0.0))
     if target.team == shooter.team:
         shooter.friendly_effective_damage += worth

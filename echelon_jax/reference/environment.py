@@ -50,7 +50,7 @@ CLOSE_CALL = 1e-3  # scores or hit points nearer than this are equal when time i
 
 
 class Advance(NamedTuple):
-    """What one decision step made, with the original's flags: the dead may be terminated and truncated (E32)."""
+    """The result of one decision step with the original's flags: a dead mech may be terminated and truncated (E32)."""
 
     observation: np.ndarray  # float32 [N, O]
     reward: np.ndarray  # float64 [N]
@@ -62,7 +62,7 @@ class Advance(NamedTuple):
 
 
 class Step(NamedTuple):
-    """What agents get: `terminated` and `truncated` are never both true; `episode_over` is one flag for the arena."""
+    """The result of a step for agents. `terminated` and `truncated` are never both true; `episode_over` is one flag per arena."""
 
     observation: np.ndarray  # float32 [N, O]
     reward: np.ndarray  # float64 [N]
@@ -84,14 +84,14 @@ def sanitise(actions: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 
 
 class Arena:
-    """One arena with everything that the environment remembers between decision steps.
+    """One arena with everything that the environment carries between decision steps.
 
     Args:
         config: sizes, clock and switches.
         battle: the simulation's state, changed in place.
         zone: the capture zone.
-        map_world: the voxels at reset, from which the maps in the observation are made for good (E4).
-        weights: of the reward "modern"; its defaults without them.
+        map_world: the voxels at reset; the maps in the observation are made from them and never refreshed (E4).
+        weights: weights of the modern reward; None for its defaults.
     """
 
     def __init__(
@@ -115,7 +115,7 @@ class Arena:
         self.outcome: dict[str, Any] | None = None
 
     def scene(self) -> Scene:
-        """What an observation pass reads."""
+        """The input of an observation pass."""
         return Scene(
             self.config,
             self.battle,
@@ -257,7 +257,7 @@ class Arena:
 
 
 def _higher(blue: float, red: float) -> str | None:
-    """The side that is ahead by more than a close call."""
+    """The side that is ahead by more than the tolerance; None if neither is."""
     if abs(blue - red) <= CLOSE_CALL:
         return None
     return "blue" if blue > red else "red"
@@ -284,7 +284,7 @@ class ReferenceEnv:
 
     @property
     def arena(self) -> Arena:
-        """The arena, with its battle, mechs and world, to look at or to change. Raises before the first reset."""
+        """The arena with its battle, mechs and world, to read or to change. It raises before the first reset."""
         if self._arena is None:
             raise RuntimeError("call reset(seed) before using the arena")
         return self._arena
@@ -309,7 +309,7 @@ class ReferenceEnv:
         return self.start(Arena(self.config, battle, zone, world), LiveNoise.from_seed(int(seed)))
 
     def start(self, arena: Arena, noise: Noise) -> Step:
-        """Play an arena made by hand, with any source of draws."""
+        """Begin with an arena that was made by hand, with any source of draws."""
         self._arena, self._noise = arena, noise
         n = len(arena.battle.mechs)
         no = np.zeros(n, bool)
@@ -318,7 +318,7 @@ class ReferenceEnv:
         return self._last
 
     def step(self, actions: np.ndarray) -> Step:
-        """One decision step with actions [N, A] in [-1, 1]; a finished arena does not change any more.
+        """Make one decision step with actions [N, A] in [-1, 1]. A finished arena no longer changes.
 
         Raises:
             ValueError: if the actions have another shape.

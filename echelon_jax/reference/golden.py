@@ -45,7 +45,7 @@ OBSERVATION_TOLERANCE = 1e-6
 
 
 class Episode:
-    """One recorded file, opened: `arrays` by name, `meta`, `events` per step, the config and the zone."""
+    """The contents of one recorded file: `arrays` by name, `meta`, `events` per step, the config and the zone."""
 
     def __init__(self, path: str | pathlib.Path) -> None:
         with np.load(path) as data:
@@ -71,7 +71,7 @@ class Episode:
         return Tape(orders.reshape(-1, orders.shape[-1]), self.arrays["laser_draws"], self.arrays["ams_draws"])
 
     def projectiles(self, t: int) -> list[Projectile]:
-        """Those in flight after step t, in processing order."""
+        """The projectiles in flight after step t, in processing order."""
         return [
             Projectile(int(r[4]), int(r[2]), None if r[3] < 0 else int(r[3]), vec(r[5:8]), vec(r[8:11]), float(r[11]))
             for r in self._shots.get(t, [])
@@ -149,7 +149,7 @@ class Episode:
 
 
 def config_of(recorded: dict[str, Any]) -> EnvConfig:
-    """The configuration of a recorded episode: the original's field names to ours."""
+    """The configuration of a recorded episode, with the original's field names translated."""
     world = recorded["world"]
     return EnvConfig.original(
         size_x=world["size_x"],
@@ -302,7 +302,7 @@ def compare_state(report: Report, episode: Episode, t: int, arena: Arena, world:
 
 
 def compare_step(report: Report, episode: Episode, t: int, made: Advance) -> None:
-    """Compare what step t gave: observation, rewards, the original's flags, events."""
+    """Compare the results of step t: observation, rewards, the original's flags, events."""
     a, where = episode.arrays, f"step {t}"
     report.floats(where, "obs", made.observation, a["obs"][t], OBSERVATION_TOLERANCE)
     report.floats(where, "rewards", made.reward.astype(np.float32), a["rewards"][t - 1])
@@ -353,7 +353,7 @@ def replay(episode: Episode, teacher_forced: bool, steps: int | None = None) -> 
     Args:
         episode: what was recorded.
         teacher_forced: load row t - 1 before every step t; otherwise only row 0, and the end is compared too.
-        steps: compare only so many; all by default.
+        steps: number of steps to compare; all by default.
     """
     report = Report()
     tape = episode.tape()

@@ -14,7 +14,7 @@ FORWARD, STRAFE, VERTICAL, YAW_RATE = range(4)
 
 
 def move(battle: Battle, mech: Mech, action: list[float]) -> None:
-    """Phase 6 of a substep for one living mech; a fallen one only falls, with the zero action."""
+    """Move one living mech in phase 6 of a substep. A fallen mech only falls, with the zero action."""
     if mech.fallen:
         accelerate(battle, mech, [0.0] * len(action))
         integrate(battle, mech)

@@ -1,4 +1,4 @@
-"""The only door to randomness: a live generator with the original's draws, or a recorded tape.
+"""The only source of random draws: a live generator with the original's draws, or a recorded tape.
 
 Source: docs/spec/rules.md Appendix A.
 """
@@ -14,14 +14,14 @@ from echelon_jax.reference.state import Projectile
 
 
 class MissingDraw(LookupError):
-    """A draw was asked for that is not on the tape: the replay has left the recorded run. Never made up."""
+    """The tape does not hold a requested draw: the replay has left the recorded run. No draw is invented."""
 
 
 class Noise(Protocol):
-    """What the simulation asks for. Mechs and weapons are indices; every u is a float64 in [0, 1)."""
+    """The draws of the simulation. Mechs and weapons are indices; every u is a float64 in [0, 1)."""
 
     def start_substep(self, tick: int) -> None:
-        """Told before each substep which tick it is."""
+        """Is called before each substep with its tick."""
 
     def ams(self, shooter: int, projectile: Projectile, defender: int) -> float:
         """The u of one AMS roll against a missile: it intercepts iff u < 0.60."""
@@ -30,13 +30,13 @@ class Noise(Protocol):
         """The u of the height at which a laser or flamer strikes."""
 
     def move_order(self, living: list[int]) -> list[int]:
-        """The living mechs (given in roster order) in this substep's order of movement."""
+        """Return the living mechs, given in roster order, in this substep's order of movement."""
 
     def fire_order(self, living: list[int]) -> list[int]:
-        """The living mechs in this substep's order of firing; asked only under fair_order."""
+        """Return the living mechs in this substep's order of firing; used only under fair_order."""
 
     def wreck(self, mech: int) -> float:
-        """The u that decides the material of a dying mech's wreck; asked only under fair_order."""
+        """Return the u that decides the material of a dead mech's wreck; used only under fair_order."""
 
 
 class LiveNoise:
@@ -51,7 +51,7 @@ class LiveNoise:
         return cls(np.random.default_rng(np.random.SeedSequence(seed).spawn(3)[1]))
 
     def start_substep(self, tick: int) -> None:
-        """Nothing to prepare."""
+        """Do nothing."""
 
     def ams(self, shooter: int, projectile: Projectile, defender: int) -> float:
         """One uniform double."""
@@ -68,11 +68,11 @@ class LiveNoise:
         return order
 
     def fire_order(self, living: list[int]) -> list[int]:
-        """One more shuffle, which the original has not."""
+        """One more shuffle, which the original does not have."""
         return self.move_order(living)
 
     def wreck(self, mech: int) -> float:
-        """One uniform double, which the original has not."""
+        """One uniform double, which the original does not have."""
         return float(self._generator.random())
 
 

@@ -51,7 +51,7 @@ def fire(battle: Battle, mech: Mech, action: list[float], noise: Noise) -> None:
 
 
 def pulled(mech: Mech, weapon: int, action: list[float]) -> bool:
-    """The mech carries this weapon and its trigger is pulled (docs/spec/rules.md 5.2)."""
+    """Whether the mech carries this weapon and its trigger is pressed (docs/spec/rules.md 5.2)."""
     trigger = TRIGGERS[weapon].get(mech.class_id)
     return trigger is not None and action[trigger] > 0
 
@@ -90,10 +90,10 @@ def in_arc(shooter: Mech, target: Mech, arc_deg: float) -> bool:
 def nearest_candidate(
     battle: Battle, shooter: Mech, reach: float, gate: Callable[[Mech, float], Any], focus_in_range: bool = True
 ) -> tuple[Mech, Any] | None:
-    """The nearest-candidate rule: the target and what its gate said, or nothing.
+    """The nearest-candidate rule: the target and the result of its gate, or nothing.
 
     A valid focus comes first, but any strictly closer candidate replaces it (Q2), unless honour_focus is on.
-    `focus_in_range` False: the gate alone judges the focus.
+    With `focus_in_range` False only the gate decides about the focus.
     """
     best: tuple[Mech, Any] | None = None
     best_distance = math.inf
@@ -229,7 +229,7 @@ def missile(battle: Battle, mech: Mech, action: list[float]) -> None:
 
 
 def kinetic(battle: Battle, mech: Mech, action: list[float]) -> None:
-    """Fire the ballistic weapon: always when triggered, target or not; the one weapon that a fall blocks."""
+    """Fire the ballistic weapon, with or without a target. Only these weapons cannot fire from a fallen mech."""
     weapon_id = next((w for w in BALLISTIC if pulled(mech, w, action)), None)
     if weapon_id is None or mech.shutdown or mech.fallen or mech.kinetic_cooldown > 0:
         return
@@ -254,7 +254,7 @@ def kinetic(battle: Battle, mech: Mech, action: list[float]) -> None:
 
 
 def kinetic_target(battle: Battle, mech: Mech, reach: float) -> Mech | None:
-    """Whom a kinetic weapon aims at: no line of sight, no arc, a narrow cone that is wider for the focus (Q17)."""
+    """The target of a kinetic weapon, within a narrow cone that is wider for the focus; sight and arc do not matter (Q17)."""
     best, best_distance = None, reach
     focus = valid_focus(battle, mech)
     if focus is not None:

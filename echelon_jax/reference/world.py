@@ -200,7 +200,7 @@ class SpatialGrid:
         self._cell_of[mech] = cell
 
     def remove(self, mech: int) -> None:
-        """Take a mech out, if it is there."""
+        """Remove a mech, if it is there."""
         cell = self._cell_of.pop(mech, None)
         if cell is not None:
             self.cells[cell].remove(mech)
@@ -216,6 +216,6 @@ class SpatialGrid:
         return found
 
     def rank(self, mech: int) -> int:
-        """The place of a mech in its cell's list; -1 if it is not in the grid."""
+        """The index of a mech in its cell's list; -1 if it is not in the grid."""
         cell = self._cell_of.get(mech)
         return -1 if cell is None else self.cells[cell].index(mech)

@@ -1,12 +1,13 @@
-"""From what a batch recorded of an arena to a replay: the game is simulated again from its seed, actions and keys.
+"""Builds a replay from the record of one arena: the game is simulated again from its seed, actions and keys.
 
-Only small rows leave the batch; maps and events come from simulating that one arena again with the compiled step.
+Only small rows leave the batch. Maps and events come from a second simulation of that one arena with the compiled step.
 """
 
 from __future__ import annotations
 
 import dataclasses
 import hashlib
+import math
 import threading
 from collections.abc import Iterator
 from functools import lru_cache
@@ -22,10 +23,10 @@ from echelon_jax.env.environment import Echelon, observe
 from echelon_jax.env.interfaces import action_layout, observation_layout
 from echelon_jax.env.layout import CONTACTS, Layout
 from echelon_jax.env.state import REASONS, REWARD_COMPONENTS, WINNERS, Bank, EnvParams, EnvState
-from echelon_jax.env.trace import Small, Trace, put_small, small_of
+from echelon_jax.env.trace import SmallState, Trace, small_state, with_small_state
 from echelon_jax.policies.heads import Heads
 from echelon_jax.replay.detail import make_detail
-from echelon_jax.replay.events import Chronicle
+from echelon_jax.replay.events import EventCollector
 from echelon_jax.replay.model import ALIVE, ECCM, ECM, FALLEN, LEGGED, POSE_UNIT, SHUTDOWN, Replay, class_table
 from echelon_jax.rules import constants as k
 from echelon_jax.rules.mechs import MECH_CLASSES, roster
@@ -34,10 +35,11 @@ from echelon_jax.worldgen.bank import WorldArrays, generate_worlds
 
 CHUNK = 32  # decisions looked at side by side
 DIGEST_BYTES = 16
+CLOSE = 1e-3  # of floats that two programs compute from the same game, per unit of size above 1
 
 
 class Origin(NamedTuple):
-    """Where a game comes from, as text for its header."""
+    """The origin of a game, as text for its header."""
 
     blue: str = "blue"
     red: str = "red"
@@ -46,7 +48,7 @@ class Origin(NamedTuple):
 
 
 class Stepped(NamedTuple):
-    """What the compiled step of a replay returns besides the state."""
+    """The results of a replay's compiled step besides the state."""
 
     rewards: jax.Array  # [1, mechs, components]
     over: jax.Array  # [1]
@@ -56,7 +58,7 @@ class Stepped(NamedTuple):
 def compiled_step(config: EnvConfig) -> Any:
     """Return `Echelon.step_batch` compiled for one arena, without what nothing in a replay reads, the same one for every use.
 
-    Observations (`compiled_look` makes them of a state) and the episode's statistics are left out, so that XLA leaves out what
+    Observations (see `compiled_observation`) and the episode's statistics are left out, so that XLA leaves out what
     only they need; the statistics stay as they were.
     """
     env = Echelon(config)
@@ -70,8 +72,8 @@ def compiled_step(config: EnvConfig) -> Any:
 
 
 @lru_cache(maxsize=8)
-def compiled_look(config: EnvConfig) -> Any:
-    """Return the compiled function from (rules, state) to what its mechs see, [arenas, mechs, obs]."""
+def compiled_observation(config: EnvConfig) -> Any:
+    """Return the compiled function from (rules, state) to the mechs' observations, [arenas, mechs, obs]."""
     return jax.jit(lambda rules, state: observe(config, rules, state).observation)
 
 
@@ -83,8 +85,8 @@ def game_params(config: EnvConfig, seed: int) -> EnvParams:
 def world_params(config: EnvConfig, world: WorldArrays) -> EnvParams:
     """Return default rules and a bank of the given world.
 
-    A bank holds what a reset shows. Where no action depends on that (modern actions in full mode), it is left out, since
-    `compiled_look` shows it anyway; that saves a long compilation.
+    A bank holds the observations at a reset. If no action depends on them (modern actions in full mode), they are left out,
+    because `compiled_observation` makes them anyway. That saves a long compilation.
     """
     env = Echelon(config)
     if config.actions != "modern" or config.observation_mode != "full":
@@ -120,7 +122,7 @@ def warm_up(config: EnvConfig, params: EnvParams, observe: bool) -> list[threadi
         make_detail(config)(params.rules, states, actions, jax.random.split(jax.random.key(0), CHUNK))
 
     def seen() -> None:
-        compiled_look(config)(params.rules, state)
+        compiled_observation(config)(params.rules, state)
 
     threads = [threading.Thread(target=job, daemon=True) for job in ((detail, seen) if observe else (detail,))]
     for thread in threads:
@@ -128,37 +130,40 @@ def warm_up(config: EnvConfig, params: EnvParams, observe: bool) -> list[threadi
     return threads
 
 
-class Decided(NamedTuple):
-    """One decision simulated again."""
+class Resimulated(NamedTuple):
+    """One decision of the second simulation."""
 
     before: EnvState  # a batch of one
     after: EnvState
     rewards: np.ndarray  # [mechs, components]
-    differs: bool  # the state before was not the recorded one, which was put in its place
+    deviation: float  # largest difference of a float before the decision from the recorded state
+    corrected: bool  # the state reached was not close to the recorded one, which was put in its place
 
 
 def resimulate(
-    config: EnvConfig, params: EnvParams, actions: np.ndarray, keys: np.ndarray, recorded: Small | None = None
-) -> Iterator[Decided]:
+    config: EnvConfig, params: EnvParams, actions: np.ndarray, keys: np.ndarray, recorded: SmallState | None = None
+) -> Iterator[Resimulated]:
     """Play a game again in the first world of the bank, decision by decision.
 
     Args:
         actions: float32 [decisions, mechs, actions].
         keys: uint32 [decisions, 2], the words of each decision's key.
-        recorded: rows of the states before each decision; where one differs from the state reached, it is put in its place.
+        recorded: rows of the states before each decision, perhaps of another program, whose floats may round differently. Where
+            the state reached is not close to one (integers equal, floats within CLOSE), the recorded one is put in its place.
     """
     step = compiled_step(config)
     state = start_state(config, params)
     for d in range(len(actions)):
-        differs = False
+        gap, corrected = 0.0, False
         if recorded is not None:
             wanted = jax.tree.map(lambda x: x[d], recorded)  # noqa: B023
-            differs = not same(jax.device_get(small_of(state, 0)), wanted)
-            if differs:
-                state = put_small(state, jax.tree.map(lambda x: jnp.asarray(x)[None], wanted))
+            gap = deviation(jax.device_get(small_state(state, 0)), wanted)
+            corrected = gap > CLOSE
+            if corrected:
+                state = with_small_state(state, jax.tree.map(lambda x: jnp.asarray(x)[None], wanted))
         key = jax.random.wrap_key_data(jnp.asarray(keys[d]))[None]
         after, result = step(params, key, state, jnp.asarray(actions[d])[None])
-        yield Decided(state, after, np.asarray(result.rewards[0]), differs)
+        yield Resimulated(state, after, np.asarray(result.rewards[0]), gap, corrected)
         state = after
 
 
@@ -167,10 +172,23 @@ def same(a: Any, b: Any) -> bool:
     return all(np.array_equal(x, y) for x, y in zip(jax.tree.leaves(a), jax.tree.leaves(b), strict=True))
 
 
+def deviation(a: Any, b: Any) -> float:
+    """Return the largest difference of two trees of numpy arrays, per unit of size above 1; infinite where integers differ."""
+    largest = 0.0
+    for x, y in zip(jax.tree.leaves(a), jax.tree.leaves(b), strict=True):
+        if np.array_equal(x, y):
+            continue
+        if not np.issubdtype(x.dtype, np.floating):
+            return math.inf
+        gap = np.abs(np.float64(x) - y) / np.maximum(1.0, np.abs(y))
+        largest = max(largest, float(np.nan_to_num(gap, nan=math.inf).max()))
+    return largest
+
+
 def digest(state: EnvState) -> np.ndarray:
     """uint8 [16]: a BLAKE2b hash of everything in a batch of one, maps included."""
     mill = hashlib.blake2b(digest_size=DIGEST_BYTES)
-    for leaf in jax.tree.leaves(jax.device_get((small_of(state, 0), state.sim.grid))):
+    for leaf in jax.tree.leaves(jax.device_get((small_state(state, 0), state.sim.grid))):
         mill.update(np.ascontiguousarray(leaf).tobytes())
     return np.frombuffer(mill.digest(), np.uint8)
 
@@ -198,7 +216,7 @@ def make_replay(
         trace: its decisions from the first on, stacked, of `env.trace.trace_of`; see `games_of`.
         origin: names for the header.
         world: the map as a bank of one; generated from the recorded seed without it.
-        chunk: decisions looked at side by side.
+        chunk: decisions examined side by side.
 
     Raises:
         ValueError: the trace is empty or does not begin with a game.
@@ -219,61 +237,63 @@ class _Building:
     params: EnvParams
     trace: Trace
     chunk: int
-    chronicle: Chronicle = dataclasses.field(init=False)
-    smalls: list[Small] = dataclasses.field(default_factory=list)
+    collector: EventCollector = dataclasses.field(init=False)
+    smalls: list[SmallState] = dataclasses.field(default_factory=list)
     digests: list[np.ndarray] = dataclasses.field(default_factory=list)
-    differing: int = 0
-    unlike: int = 0  # decisions whose substeps, one shot at a time, did not end in the state of the whole step
+    corrected: int = 0
+    deviation: float = 0.0  # largest of the decisions that were close
+    mismatches: int = 0  # decisions whose substeps, one shot at a time, did not end in the state of the whole step
     material: np.ndarray = dataclasses.field(init=False)
 
     def play(self) -> None:
-        """Simulate the game again and look at its decisions in chunks."""
-        self.chronicle = Chronicle(self.config)
-        waiting: list[Decided] = []
+        """Simulate the game again and examine its decisions in chunks."""
+        self.collector = EventCollector(self.config)
+        waiting: list[Resimulated] = []
         t = self.trace
-        for d, decided in enumerate(
+        for d, resimulated in enumerate(
             resimulate(self.config, self.params, np.asarray(t.actions), np.asarray(t.key), t.before)
         ):
             if d == 0:
                 shape = (self.config.size_z, self.config.size_y, self.config.size_x)
-                self.material = np.asarray(decided.before.sim.grid.material[0]).reshape(shape)
-            self._keep(decided.before)
-            self.differing += decided.differs
-            waiting.append(decided)
+                self.material = np.asarray(resimulated.before.sim.grid.material[0]).reshape(shape)
+            self._keep(resimulated.before)
+            self.corrected += resimulated.corrected
+            self.deviation = max(self.deviation, 0.0 if resimulated.corrected else resimulated.deviation)
+            waiting.append(resimulated)
             if len(waiting) == self.chunk:
-                self._look(d + 1 - len(waiting), waiting)
+                self._add_details(d + 1 - len(waiting), waiting)
                 waiting = []
-        self._keep(decided.after)
+        self._keep(resimulated.after)
         if waiting:
-            self._look(len(t.actions) - len(waiting), waiting)
+            self._add_details(len(t.actions) - len(waiting), waiting)
 
     def _keep(self, state: EnvState) -> None:
-        self.smalls.append(jax.device_get(small_of(state, 0)))
+        self.smalls.append(jax.device_get(small_state(state, 0)))
         self.digests.append(digest(state))
 
-    def _look(self, first: int, decided: list[Decided]) -> None:
+    def _add_details(self, first: int, resimulated: list[Resimulated]) -> None:
         # A chunk that is not full repeats its last decision, so that one program serves all.
-        rows = [min(i, len(decided) - 1) for i in range(self.chunk)]
-        states = jax.tree.map(lambda *x: jnp.concatenate(x), *[decided[i].before for i in rows])
+        rows = [min(i, len(resimulated) - 1) for i in range(self.chunk)]
+        states = jax.tree.map(lambda *x: jnp.concatenate(x), *[resimulated[i].before for i in rows])
         actions = jnp.asarray(self.trace.actions[[first + i for i in rows]])
         keys = jax.random.wrap_key_data(jnp.asarray(self.trace.key[[first + i for i in rows]]))
         after, detail = jax.device_get(make_detail(self.config)(self.params.rules, states, actions, keys))
-        for i, one in enumerate(decided):
+        for i, one in enumerate(resimulated):
             reached = jax.device_get(one.after.sim)
-            wholly = jax.tree.map(lambda x: x[0], reached.replace(tally=None))
-            piecewise = jax.tree.map(lambda x: x[i], after.replace(tally=None))  # noqa: B023
-            self.unlike += not same(wholly, piecewise)
+            whole = jax.tree.map(lambda x: x[0], reached.replace(tally=None))
+            detailed = jax.tree.map(lambda x: x[i], after.replace(tally=None))  # noqa: B023
+            self.mismatches += not same(whole, detailed)
             material = np.asarray(one.before.sim.grid.material[0])
-            self.chronicle.take(first + i, self.smalls[first + i], material, detail, i)
+            self.collector.take(first + i, self.smalls[first + i], material, detail, i)
 
     def replay(self, seed: int, origin: Origin) -> Replay:
         """Return the replay."""
         config, t = self.config, self.trace
-        frames: Small = jax.tree.map(lambda *x: np.stack(x), *self.smalls)
+        frames: SmallState = jax.tree.map(lambda *x: np.stack(x), *self.smalls)
         cap = np.array([MECH_CLASSES[c].heat_cap for c in roster(config.num_packs).mech_class], np.float32)
         arrays = frame_arrays(frames, cap)
         poses = max(config.size_x, config.size_y) * POSE_UNIT < 32767
-        arrays |= self.chronicle.arrays(poses)
+        arrays |= self.collector.arrays(poses)
         arrays |= {
             "material": self.material,
             "zone": np.asarray(self.params.bank.zone[0]),
@@ -293,13 +313,14 @@ class _Building:
             "winner": WINNERS[int(frames.winner[-1])] if over else None,
             "reason": REASONS[int(frames.reason[-1])],
             "choices": [] if t.probability is None else list(Heads(config).choices),
-            "differing_decisions": self.differing,
-            "piecewise_differences": self.unlike,
+            "corrected_decisions": self.corrected,
+            "largest_deviation": self.deviation,
+            "detail_mismatches": self.mismatches,
         }
         return Replay(header, arrays)
 
 
-def frame_arrays(frames: Small, heat_cap: np.ndarray) -> dict[str, np.ndarray]:
+def frame_arrays(frames: SmallState, heat_cap: np.ndarray) -> dict[str, np.ndarray]:
     """Return the per-frame arrays of a replay from stacked rows."""
     m = frames.mechs
     flags = np.zeros(m.alive.shape, np.uint8)
@@ -328,7 +349,7 @@ def table(layout: Layout) -> list[list[Any]]:
 
 
 def header_of(config: EnvConfig, seed: int, origin: Origin) -> dict[str, Any]:
-    """Return the plain values of a replay that do not depend on how its game went."""
+    """Return the plain values of a replay that do not depend on the course of its game."""
     who = roster(config.num_packs)
     switches = [getattr(config, name) for name in SWITCHES]
     return {

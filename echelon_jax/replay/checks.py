@@ -1,4 +1,4 @@
-"""What a replay must be before anything uses it; a broken or hostile one is refused in a sentence."""
+"""Checks of a replay before its use. A broken or hostile one is refused in one sentence."""
 
 from __future__ import annotations
 
@@ -106,7 +106,7 @@ def _check_layout(layout: Any, name: str) -> None:
 
 
 def check(replay: Replay) -> None:
-    """Check a whole replay: header, shapes, types and every index that something will look up.
+    """Check a whole replay: header, shapes, types and every index.
 
     Raises:
         ReplayError: naming what is wrong.

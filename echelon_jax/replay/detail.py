@@ -1,7 +1,7 @@
-"""One decision looked at substep by substep: what every shot did, mech by mech and projectile by projectile.
+"""The detail of one decision, substep by substep: the effect of every shot, mech by mech and projectile by projectile.
 
-The phases are those of the simulator. They are only called for one shooter, or one projectile, at a time, in the order in which
-the simulator serves them, so that the difference before and after says who did what. Many decisions run side by side: each is
+The phases are those of the simulator. They are called for one shooter, or one projectile, at a time, in the order in which the
+simulator serves them. So the difference between before and after shows who did what. Many decisions run side by side: each is
 one row of the batch, started from its own recorded state.
 """
 
@@ -34,7 +34,7 @@ from echelon_jax.sim.widths import LoopWidths, cpu_widths
 
 
 class Effect(flax.struct.PyTreeNode):
-    """What changed on the mechs through one shooter's turn or one projectile's update."""
+    """The changes of the mechs by one shooter's turn or one projectile's update."""
 
     hp_lost: Float32[Array, "arenas mechs"]
     stability_lost: Float32[Array, "arenas mechs"]

@@ -1,4 +1,4 @@
-"""Events, tracks, clouds and voxel edits of a game, read off the details of its decisions on the host."""
+"""Events, tracks, clouds and voxel edits of a game, made on the host from the details of its decisions."""
 
 from __future__ import annotations
 
@@ -71,8 +71,8 @@ class Track:
 
 
 @dataclasses.dataclass
-class Chronicle:
-    """Collects what happens as the details of a game's decisions come in, in order."""
+class EventCollector:
+    """Collects the events of a game from the details of its decisions, in order."""
 
     config: EnvConfig
     events: list[EventRow] = dataclasses.field(default_factory=list)
@@ -87,7 +87,7 @@ class Chronicle:
 
         Args:
             decision: its number from 0.
-            before: the game's `Small` row before it, numpy.
+            before: the game's `SmallState` row before it, numpy.
             material: uint8 [voxels] before it.
             detail: numpy details of a chunk of decisions; `row` is this one's.
         """

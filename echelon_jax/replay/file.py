@@ -1,4 +1,4 @@
-"""The replay file: a header and compressed arrays. Reading trusts nothing: every count, type and value is checked.
+"""The replay file: a header and compressed arrays. The reader checks every count, type and value.
 
 Layout, all numbers little-endian: 8 bytes MAGIC, version u32, compressed and plain size of the header u32 each, the header as
 zlib-compressed JSON, then each array's zlib stream in the order in which the header lists them. An array's bytes are split by

@@ -13,8 +13,8 @@ from jaxtyping import Array
 from echelon_jax.config import EnvConfig
 from echelon_jax.env.state import EnvParams
 from echelon_jax.env.trace import Trace, trace_of
-from echelon_jax.evaluation.players import AgentPlayer, Player, thoughts
-from echelon_jax.replay.build import compiled_look, compiled_step, start_state
+from echelon_jax.evaluation.players import AgentPlayer, Player, policy_outputs
+from echelon_jax.replay.build import compiled_observation, compiled_step, start_state
 
 
 @lru_cache(maxsize=8)
@@ -31,13 +31,13 @@ def _programs(config: EnvConfig, blue: Player, red: Player) -> tuple[Any, Any]:
         keys = jax.random.split(key)
         memory_blue, ours = blue.act(numbers[0], params, memories[0], state, observation, blue_rows, keys[0])
         memory_red, theirs = red.act(numbers[1], params, memories[1], state, observation, red_rows, keys[1])
-        values, thought = thoughts((memory_blue, memory_red), 1, team)
-        probability = None if thought is None else jnp.concatenate(list(thought), 1)
-        said = jnp.concatenate(list(values), 1), probability
-        return (memory_blue, memory_red), jnp.concatenate([ours, theirs], 1), said
+        values, probabilities = policy_outputs((memory_blue, memory_red), 1, team)
+        probability = None if probabilities is None else jnp.concatenate(list(probabilities), 1)
+        outputs = jnp.concatenate(list(values), 1), probability
+        return (memory_blue, memory_red), jnp.concatenate([ours, theirs], 1), outputs
 
-    def record(before: Any, actions: Array, keys: Array, stepped: Any, observation: Any, said: Any) -> Trace:
-        return trace_of(0, before, actions, keys, stepped.over, stepped.rewards, observation, *said)
+    def record(before: Any, actions: Array, keys: Array, stepped: Any, observation: Any, outputs: Any) -> Trace:
+        return trace_of(0, before, actions, keys, stepped.over, stepped.rewards, observation, *outputs)
 
     return jax.jit(act), jax.jit(record)
 
@@ -58,7 +58,7 @@ def play_game(
         observe: keep what the mechs saw.
     """
     act, record = _programs(config, blue[0], red[0])
-    step, look = compiled_step(config), compiled_look(config)
+    step, look = compiled_step(config), compiled_observation(config)
     needed = observe or any(not isinstance(player, AgentPlayer) for player, _ in (blue, red))
     state = start_state(config, params)
     memories = tuple(player.init(params, state, config.team_size) for player, _ in (blue, red))
@@ -66,10 +66,10 @@ def play_game(
     for d in range(config.max_steps):
         key_act, key_env = jax.random.split(jax.random.fold_in(key, d))
         seen = look(params.rules, state) if needed else jnp.zeros((1, config.num_mechs, 1), jnp.float32)
-        memories, actions, said = act(params, numbers, memories, state, seen, key_act)
+        memories, actions, outputs = act(params, numbers, memories, state, seen, key_act)
         keys = key_env[None]
         after, stepped = step(params, keys, state, actions)
-        rows.append(record(state, actions, keys, stepped, seen if observe else None, said))
+        rows.append(record(state, actions, keys, stepped, seen if observe else None, outputs))
         state = after
         if d % 8 == 7 and bool(state.episode_over[0]):
             break

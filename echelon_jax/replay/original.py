@@ -1,7 +1,7 @@
-"""Reader of the original's JSON replay (docs/spec/environment.md 6): frames after each decision, events, and the map at the start.
+"""Reader of the original's JSON replay (docs/replays.md): frames after each decision, events, and the map at the start.
 
-That file holds no first frame, no projectiles, no voxel edits and no actions, so the replay has none either and cannot be
-simulated again.
+That file holds no first frame, no projectiles, no voxel edits and no actions (docs/spec/environment.md 8.3), so the replay
+has none either and cannot be simulated again.
 """
 
 from __future__ import annotations

@@ -10,14 +10,14 @@ import numpy as np
 
 from echelon_jax.config import INTERFACE_FIELDS, INTERFACES, EnvConfig
 from echelon_jax.env.interfaces import action_layout
-from echelon_jax.env.trace import small_of
+from echelon_jax.env.trace import small_state
 from echelon_jax.replay.build import digest, frame_arrays, game_params, resimulate
 from echelon_jax.replay.checks import ReplayError
 from echelon_jax.replay.model import Replay
 from echelon_jax.rules.mechs import MECH_CLASSES, roster
 
 
-class Verdict(NamedTuple):
+class Verification(NamedTuple):
     """What a re-simulation found.
 
     Attributes:
@@ -60,7 +60,7 @@ def game_config(replay: Replay) -> EnvConfig:
         raise ReplayError(f"game must be a valid configuration: {error}") from error
 
 
-def verify(replay: Replay) -> Verdict:
+def verify(replay: Replay) -> Verification:
     """Simulate a replay's game again from its seed, actions and keys, and compare every state with the recorded one.
 
     The map is generated from the seed. Every stored value must agree, and the hash of each whole state, maps included. That holds
@@ -78,13 +78,13 @@ def verify(replay: Replay) -> Verdict:
     params = game_params(config, seed)
     cap = np.array([MECH_CLASSES[c].heat_cap for c in roster(config.num_packs).mech_class], np.float32)
     last = None
-    for d, decided in enumerate(resimulate(config, params, replay["actions"], replay["keys"])):
-        if found := _differences(replay, d, decided.before, cap):
-            return Verdict(d, d, *found)
-        last = decided.after
+    for d, resimulated in enumerate(resimulate(config, params, replay["actions"], replay["keys"])):
+        if found := _differences(replay, d, resimulated.before, cap):
+            return Verification(d, d, *found)
+        last = resimulated.after
     if last is not None and (found := _differences(replay, replay.decisions, last, cap)):
-        return Verdict(replay.decisions, replay.decisions, *found)
-    return Verdict(replay.decisions, None, (), 0.0)
+        return Verification(replay.decisions, replay.decisions, *found)
+    return Verification(replay.decisions, None, (), 0.0)
 
 
 def _check_sizes(replay: Replay, config: EnvConfig) -> None:
@@ -100,7 +100,7 @@ def _differences(replay: Replay, frame: int, state: Any, cap: np.ndarray) -> tup
     """What differs in one frame, and by how much; None if nothing does."""
     if np.array_equal(digest(state), replay["digest"][frame]):
         return None
-    small = jax.tree.map(lambda x: np.asarray(x)[None], jax.device_get(small_of(state, 0)))
+    small = jax.tree.map(lambda x: np.asarray(x)[None], jax.device_get(small_state(state, 0)))
     stored = frame_arrays(small, cap)
     names = tuple(name for name, value in stored.items() if not np.array_equal(value[0], replay[name][frame]))
     gaps = [float(np.abs(np.asarray(stored[n][0], np.float64) - replay[n][frame]).max()) for n in names]

@@ -20,7 +20,7 @@ from echelon_jax.training.config import TrainConfig
 
 @dataclasses.dataclass(frozen=True)
 class Policy:
-    """What playing needs: a network with its parameters and normaliser, and what they were trained for.
+    """A policy that can play: a network with its parameters and normaliser, and the configurations of its training.
 
     Example:
         >>> policy = echelon_jax.load_policy("runs/cpu-40-seed0")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 from typing import Any
 
+from echelon_jax.agents.registry import TRAINING_OPPONENTS
 from echelon_jax.fields import MAX_SEED, check, documented, field, make_plain
 from echelon_jax.policies.distributions import LOG_STD_RANGE
 from echelon_jax.policies.precision import PRECISIONS
@@ -13,7 +14,6 @@ from echelon_jax.training.curriculum import parse
 from echelon_jax.training.guard import GuardConfig
 from echelon_jax.training.ppo import PPOConfig
 
-OPPONENTS = ("scripted", "random")
 PRESETS = ("smoke", "cpu", "gpu")
 MAX_WEIGHT = 1000.0
 
@@ -119,7 +119,12 @@ class TrainConfig:
     return_ema_decay: float = field(
         0.9, "Decay per update of the moving average that scales returns.", low=0.0, high=1.0
     )
-    opponent: str = field("scripted", "Opponent that the learner plays against.", choices=OPPONENTS)
+    opponent: str = field(
+        "scripted",
+        "Opponent that the learner plays against (docs/opponents.md).",
+        choices=TRAINING_OPPONENTS,
+        importable=True,
+    )
     fire_start: float = field(0.2, "Fire probability of the scripted opponent at the first update.", low=0.0, high=1.0)
     fire_end: float = field(
         1.0, "Fire probability of the scripted opponent from update `fire_ramp` on.", low=0.0, high=1.0

@@ -21,8 +21,7 @@ import optax
 from jaxtyping import Array, Float32, Int32, Key
 
 from echelon_jax.agents.base import Agent, AgentParams
-from echelon_jax.agents.random import RandomAgent
-from echelon_jax.agents.scripted import Scripted
+from echelon_jax.agents.registry import make_agent
 from echelon_jax.config import EnvConfig
 from echelon_jax.env.interfaces import reward_of
 from echelon_jax.env.state import EnvParams
@@ -106,23 +105,12 @@ class Train:
     guard_names: guard.Names
 
 
-def make_opponent(name: str, env_config: EnvConfig) -> Agent:
-    """Return the opponent of a configuration by its name."""
-    if name == "random":
-        return RandomAgent(env_config)
-    if name == "scripted":
-        return Scripted(env_config)
-    raise ValueError(f"opponent must be scripted or random, got {name!r}")
-
-
-def given_opponent(given: Agent | Callable[[EnvConfig], Agent] | None, name: str, env_config: EnvConfig) -> Agent:
-    """Return an opponent that a caller hands over: itself, what a class makes, or without one that of the name.
+def given_opponent(given: Agent | Callable[[EnvConfig], Agent], env_config: EnvConfig) -> Agent:
+    """Return an opponent that a caller hands over: itself, or what a class or another callable makes.
 
     Raises:
-        ValueError: it is no opponent, or an unknown name.
+        ValueError: it is no opponent.
     """
-    if given is None:
-        return make_opponent(name, env_config)
     made = given(env_config) if isinstance(given, type) or (not isinstance(given, Agent) and callable(given)) else given
     if not isinstance(made, Agent):
         raise ValueError(
@@ -154,7 +142,11 @@ def make_train(
     env_config = env.config
     actor_critic = given_network(network, config, env_config)
     features = actor_critic.features
-    agent = given_opponent(opponent, config.opponent, env_config)
+    if opponent is None:
+        agent, opponent_numbers = make_agent(config.opponent, env_config, alone=True)
+    else:
+        agent = given_opponent(opponent, env_config)
+        opponent_numbers = AgentParams(fire_probability=jnp.float32(1.0))
     optimizer = ppo.make_optimizer(config.max_grad_norm)
     clip = config.observation_clip or None
     # The modern reward pays the game's result when time runs out as well; a value on top of it would pay twice.
@@ -216,7 +208,7 @@ def make_train(
 
     def update(state: TrainState, env_params: EnvParams) -> tuple[TrainState, Metrics]:
         rollout_key, update_key = jax.random.split(jax.random.fold_in(state.key, state.update))
-        opponent_params = AgentParams(fire_probability=state.opponent_fire.at(state.update))
+        opponent_params = opponent_numbers.replace(fire_probability=state.opponent_fire.at(state.update))
 
         # Rollout; parameters and normaliser stay as they are throughout.
         runner_state, rollout, carries, last_value, sums, seen = collect(

@@ -25,7 +25,7 @@ from echelon_jax.evaluation.behaviour import (
     summarize_behaviour,
 )
 from echelon_jax.evaluation.games import Games, make_match
-from echelon_jax.evaluation.matches import Evaluation, evaluate, opponent_player, parse_opponent, policy_player
+from echelon_jax.evaluation.matches import Evaluation, evaluate, opponent_player, policy_player
 from echelon_jax.evaluation.recording import Expected, Recorder
 from echelon_jax.intervals import paired_score
 from echelon_jax.policies.normalize import empty_moments
@@ -276,11 +276,10 @@ def test_smoke_is_carried_by_all_and_the_flamer_by_lights_alone(games: Games) ->
 # -- Opponents --------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(("name", "parsed"), [("scripted", ("scripted", 1.0)), ("scripted:0.25", ("scripted", 0.25))])
-def test_an_opponent_may_tell_its_fire_rate(name: str, parsed: tuple[str, float]) -> None:
-    assert parse_opponent(name) == parsed
+@pytest.mark.parametrize(("name", "rate"), [("scripted", 1.0), ("scripted:0.25", 0.25)])
+def test_an_opponent_may_tell_its_fire_rate(name: str, rate: float) -> None:
     _, numbers = opponent_player(name, ENV)
-    assert float(numbers.fire_probability) == parsed[1]
+    assert float(numbers.fire_probability) == rate
 
 
 def test_one_program_plays_every_built_in_opponent_as_it_plays_alone(start: tuple) -> None:
@@ -301,7 +300,7 @@ def test_one_program_plays_every_built_in_opponent_as_it_plays_alone(start: tupl
 @pytest.mark.parametrize("name", ["champion", "scripted:2", "scripted:often", "random:0.5"])
 def test_an_opponent_that_there_is_not_is_refused_by_name(name: str) -> None:
     with pytest.raises(ValueError, match="opponents must"):
-        parse_opponent(name)
+        opponent_player(name, ENV)
 
 
 def test_a_policy_trained_for_another_game_is_refused_by_field() -> None:

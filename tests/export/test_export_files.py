@@ -4,7 +4,6 @@ import dataclasses
 import os
 import re
 from pathlib import Path
-from types import SimpleNamespace
 
 import jax
 import jax.numpy as jnp
@@ -24,12 +23,10 @@ from helpers.fake_env import CONFIG, CountingAgent, FakeEnv, fake_params
 torch = pytest.importorskip("torch", reason="needs PyTorch: pip install 'echelon-jax[torch]'")
 pytest.importorskip("safetensors", reason="needs safetensors: pip install 'echelon-jax[torch]'")
 
-from echelon_jax.agents.base import AgentParams
-from echelon_jax.agents.scripted import Scripted
 from echelon_jax.cli.errors import UsageError
 from echelon_jax.cli.export import ExportCommand
 from echelon_jax.config import EnvConfig
-from echelon_jax.export.behaviour import Record, ScriptedSide, agree, follow, play_reference, torch_player
+from echelon_jax.export.behaviour import Record, agree, follow, play_reference, torch_player
 from echelon_jax.export.onnx_files import INPUTS, Deterministic, onnx_network, outputs_of, traced, write_onnx
 from echelon_jax.export.original import import_original, write_original
 from echelon_jax.export.parity import (
@@ -45,11 +42,8 @@ from echelon_jax.export.start_run import check_fits, start_run
 from echelon_jax.export.torch_files import torch_module
 from echelon_jax.export.torch_policy import load_policy
 from echelon_jax.export.weights import ExportError
-from echelon_jax.parity.recorded.golden import env_states, load_episode
 from echelon_jax.reference.environment import ReferenceEnv
-from echelon_jax.reference.golden import Episode as ReferenceEpisode
 from echelon_jax.runs import checkpoint
-from echelon_jax.sim.rules import sim_rules
 from echelon_jax.training.config import TrainConfig
 from echelon_jax.training.trainer import make_train
 
@@ -175,21 +169,6 @@ def test_a_policy_that_differs_is_noticed():
     with torch.no_grad():
         module.critic.bias += 1e-3
     assert follow(policy, module, [0])[0].worst["value"] > 5e-4
-
-
-def test_the_scripted_side_acts_as_in_the_jax_environment(data):
-    """Shown one moment of a recorded game, the opponent decides the same in both environments."""
-    path = data / "episodes" / "match_40_1.npz"
-    recorded, row = load_episode(path), 40
-    agent, key = Scripted(recorded.config), jax.random.fold_in(jax.random.key(9), 0)
-    params = SimpleNamespace(rules=sim_rules(recorded.config))
-    state = env_states(recorded, [row])
-    numbers = AgentParams(fire_probability=jnp.float32(1.0))
-    expected = jax.jit(lambda s: agent.act(params, numbers, agent.init(params, s), s, key[None])[1][0])(state)
-    arena, side = ReferenceEpisode(path).arena(row), ScriptedSide(recorded.config)
-    side.reset(arena, 9)
-    assert np.abs(np.asarray(expected)[:, [4, 6, 7]]).max() == 1.0, "somebody fires"
-    assert np.allclose(side.act(arena), expected, atol=1e-5)
 
 
 def test_a_player_of_the_reference_plays_both_sides_of_every_map():

@@ -6,10 +6,10 @@ import jax
 import numpy as np
 import pytest
 
-from echelon_jax.env.trace import small_of
+from echelon_jax.env.trace import small_state
 from echelon_jax.parity.recorded.golden import actions_at, env_states, load_episode, noise_for
 from echelon_jax.replay.detail import detail_with_noise
-from echelon_jax.replay.events import Chronicle, hit_flags, split_beams
+from echelon_jax.replay.events import EventCollector, hit_flags, split_beams
 from echelon_jax.replay.model import EVENTS, HAZARD, LEG, PAINTED, REAR
 from echelon_jax.replay.original import ORIGINAL_EVENTS
 from echelon_jax.rules.weapons import WEAPON_NAMES
@@ -54,8 +54,8 @@ def ours(event):
     )
 
 
-def chronicles(episode):
-    """A chronicle per recorded decision, each looked at from the original's own state before it."""
+def collectors(episode):
+    """A collector per recorded decision, each looked at from the original's own state before it."""
     config, rules = episode.config, sim_rules(episode.config)
     look = jax.jit(lambda states, actions, noise: detail_with_noise(config, rules, states, actions, noise))
     rows = list(range(episode.steps))
@@ -63,18 +63,18 @@ def chronicles(episode):
     states = env_states(episode, padded)
     _, detail = jax.device_get(look(states, actions_at(episode, padded), noise_for(episode, padded)))
     for row in rows:
-        chronicle = Chronicle(config)
-        before = jax.device_get(small_of(states, row))
-        chronicle.take(0, before, np.asarray(states.sim.grid.material[row]), detail, row)
-        yield chronicle
+        collector = EventCollector(config)
+        before = jax.device_get(small_state(states, row))
+        collector.take(0, before, np.asarray(states.sim.grid.material[row]), detail, row)
+        yield collector
 
 
 @pytest.mark.parametrize("name", ["match_40_1", "lava_1"])
 def test_events_are_those_that_the_original_wrote_down(data, name):
     episode = load_episode(data / "episodes" / f"{name}.npz")
     compared = 0
-    for t, chronicle in enumerate(chronicles(episode)):
-        mine = [event for event in chronicle.events if EVENTS[event[1]] in OURS]
+    for t, collector in enumerate(collectors(episode)):
+        mine = [event for event in collector.events if EVENTS[event[1]] in OURS]
         theirs = episode.events[t]
         assert [ours(e) for e in mine] == [told(e, episode.meta["ids"]) for e in theirs], f"decision {t}"
         for event, other in zip(mine, theirs, strict=True):

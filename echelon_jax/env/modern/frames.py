@@ -1,4 +1,4 @@
-"""What the parts of the modern observation share: the frame of a mech, its units, and how a table's parts are put together."""
+"""The common parts of the modern observation: the frame of a mech, its units, and the assembly of a table's parts."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def columns(parts: dict[str, Array], table: tuple, shape: tuple[int, ...]) -> Fl
 
 
 def nearness(distance: Array) -> Array:
-    """1 at the mech, a half at 8 voxels, falling to 0."""
+    """Return 1 at the mech and a half at 8 voxels, with 0 as the limit."""
     return NEAR / (NEAR + distance)
 
 
@@ -60,9 +60,10 @@ def offsets(position: Array, mechs_position: Array) -> list[Array]:
 
 
 def materialize(wanted: Bool[Array, ""], make: Callable[[], T]) -> T:
-    """What `make` returns, or zeros where nobody wants it.
+    """Return the result of `make`, or zeros if `wanted` is false.
 
-    Without the branch the compiler would fuse the making into every reader: sines and neighbourhoods taken some fifty times.
+    Without the branch the compiler would fuse the computation into every reader, and take sines and neighbourhoods some fifty
+    times.
     """
     shapes = jax.eval_shape(make)
     return jax.lax.cond(wanted, make, lambda: jax.tree.map(lambda leaf: jnp.zeros(leaf.shape, leaf.dtype), shapes))

@@ -61,7 +61,7 @@ class ModernObservation:
         position: Float32[Array, "arenas mechs 3"],
         known: Bool[Array, "arenas mechs mechs"] | None,
     ) -> ObservationMemory | None:
-        """Return the memory of the mechs of `known`, where they stand."""
+        """Return the memory of the mechs of `known` at their positions."""
         return observation.first_memory(config, position, known)
 
     def later_memory(
@@ -147,16 +147,16 @@ class ModernActions:
 
 @dataclasses.dataclass(frozen=True)
 class ModernReward:
-    """A game's result first, everything else a small hint towards it (docs/rewards.md)."""
+    """The modern reward: the result of the game, and small hints towards it (docs/rewards.md)."""
 
     @property
     def pays_at_time_up(self) -> bool:
-        """The result is paid however the game ends."""
+        """The result is paid in every case."""
         return True
 
     @property
     def weights_type(self) -> type:
-        """ModernRewardWeights."""
+        """Its weights are ModernRewardWeights."""
         return ModernRewardWeights
 
     def default_weights(self, config: EnvConfig, gamma: float) -> ModernRewardWeights:

@@ -1,8 +1,9 @@
-"""What every number of the modern observation and action means: the only place that names, places and bounds them.
+"""The meaning of every number of the modern observation and action: no other file names, orders or bounds them.
 
 Vectors are in the mech's own frame: forward, left, up. What is fixed to the map (the whole-map planes) keeps the map's axes,
 rows along y and columns along x, and the mech is told its heading. Turning the world by a right angle turns the heading and
-the whole-map planes and changes nothing else. Mirroring it (y becomes size_y - y) does to each entry what its mirroring says.
+the whole-map planes and changes nothing else. The `mirroring` of an entry says how mirroring the world (y becomes size_y - y)
+changes it.
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ SHARED_PLANES = ("blocked", "hazard", "zone", "friends")  # of the whole map, th
 
 @dataclasses.dataclass(frozen=True)
 class ModernEntry(Entry):
-    """An entry that also says what mirroring the world does to it.
+    """An entry of a layout that also says how mirroring the world changes it.
 
     Attributes:
         mirroring: even (stays), odd (changes sign) or paired (takes the value of another entry).
@@ -286,7 +287,7 @@ def vector_size(config: EnvConfig) -> int:
 
 @cache
 def mirror(config: EnvConfig) -> tuple[np.ndarray, np.ndarray]:
-    """What mirroring the world (y becomes size_y - y) does to an observation: `sign * observation[..., source]`.
+    """The change of an observation when the world is mirrored (y becomes size_y - y): `sign * observation[..., source]`.
 
     Returns source, int [obs], and sign, float32 [obs], both read off the table.
     """

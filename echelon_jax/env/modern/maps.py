@@ -34,7 +34,7 @@ _FLOAT_SLACK = 0.02  # voxels; feet this little below a level stand on it
 
 
 class Columns(NamedTuple):
-    """What each column and its eight neighbours hold together: entry (y - 1) * size_x + x - 1 is column (x, y).
+    """The contents of each column together with its eight neighbours: entry (y - 1) * size_x + x - 1 is column (x, y).
 
     Inner columns only: a sample whose column is at the rim reaches beyond the map.
     """

@@ -1,7 +1,7 @@
-"""The modern observation: everything a mech can know, in its own frame, bounded, every other mech in a slot of its own.
+"""The modern observation: everything that a mech can know, bounded and in its own frame, with a slot for every other mech.
 
-A pure function of the state. In partial mode the state keeps where each viewer last saw each other mech (`ObservationMemory`); a
-mech out of sight is shown there, with the age of the sighting.
+It is a pure function of the state. In partial mode the state keeps where each viewer last saw each other mech
+(`ObservationMemory`). A mech out of sight is shown there, with the age of the sighting.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ _HULL_SCALE = {
 def first_memory(
     config: EnvConfig, position: Float32[Array, "arenas mechs 3"], known: Bool[Array, "arenas mechs mechs"] | None
 ) -> ObservationMemory:
-    """What mechs remember at the start of an episode: those of `known` (None: nobody) where they stand."""
+    """The memory at the start of an episode: the mechs of `known` (None: nobody) at their positions."""
     arenas, n = position.shape[:2]
     turn = jnp.zeros((arenas, n), jnp.float32)
     if config.observation_mode == "full":
@@ -111,7 +111,7 @@ def itself(
     incoming: Bool[Array, "arenas mechs"],
     zone: Zone,
 ) -> Float32[Array, "arenas mechs entries"]:
-    """The mech itself: condition, limits, weapons, what hit it, what it did, where the zone is."""
+    """The mech itself: condition, limits, weapons, the last hit, its deeds, and where the zone is."""
     who = roster(config.num_packs)
     mechs, tally, arena_map = state.sim.mechs, state.sim.tally, state.arena_map
     arenas, n = mechs.alive.shape

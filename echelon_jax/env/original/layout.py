@@ -1,4 +1,4 @@
-"""What every number of the original's observation and action means: the only place that names its slices.
+"""The meaning of every number of the original's observation and action: no other file names its slices.
 
 Source: docs/spec/environment.md 1.1, 2.
 """

@@ -48,7 +48,7 @@ def first_askers(asks: Bool[Array, "arenas mechs mechs"]) -> Bool[Array, "arenas
 
 
 def both_ways(rays: Bool[Array, "arenas mechs mechs"]) -> Bool[Array, "arenas mechs mechs"]:
-    """What the ray of a pair says, for both viewers."""
+    """Return the results of rays for both viewers of each pair."""
     return rays | rays.swapaxes(1, 2)
 
 

@@ -30,6 +30,7 @@ from echelon_jax.reference.golden import compare_state, compare_step
 from echelon_jax.reference.noise import MissingDraw
 from echelon_jax.sim.noise import Noise
 from echelon_jax.sim.rules import sim_rules
+from echelon_jax.sim.widths import LoopWidths
 
 WIDTH = 64  # arenas of the compiled step
 NUDGES = 64
@@ -113,9 +114,12 @@ class Result:
         return sum(d.explanation == UNEXPLAINED for d in self.differences)
 
 
-def stepper(config: EnvConfig) -> Stepper:
-    """The jitted decision step of `config` under the original's rules and rewards."""
-    env = Echelon(config)
+def stepper(config: EnvConfig, widths: LoopWidths | None = None) -> Stepper:
+    """The jitted decision step of `config` under the original's rules and rewards.
+
+    `widths` are those of the step's loops; the backend's without them.
+    """
+    env = Echelon(config, widths)
     # A step never reads the bank of worlds.
     params = EnvParams(rules=sim_rules(config), rewards=original_rewards(), bank=None)  # type: ignore[arg-type]
     return jax.jit(lambda state, actions, noise: env.step_batch_with_noise(noise, state, actions, params))

@@ -1,4 +1,4 @@
-"""The planes of the modern observation: small whole numbers around a mech and of the whole map, from the voxels as they are."""
+"""The planes of the modern observation: small whole numbers around a mech and of the whole map, from the present voxels."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _REACH = LOCAL_SIDE // 2
 
 
 class Surroundings:
-    """What each column and its eight neighbours hold together, made once for all mechs.
+    """The contents of each column together with its eight neighbours, computed once for all mechs.
 
     Attributes:
         solid, opaque: bool [32, Y, X] whether something collides there, whether something ends sight.

@@ -71,7 +71,7 @@ PLACED, SEEN, SHOT, CLOUD = 14, 17, 10 + len(SHOT_KINDS), 6  # entries of a slot
 
 @dataclasses.dataclass
 class ObservationMemory:
-    """What the observation carries over: each mech's last turn, and in partial mode where it last saw the others.
+    """The memory of the observation: each mech's last turn, and in partial mode where it last saw the others.
 
     Attributes:
         turn: radians to the left during the last decision, per mech.
@@ -85,20 +85,20 @@ class ObservationMemory:
 
     @classmethod
     def fresh(cls, config: EnvConfig) -> ObservationMemory:
-        """Nobody has seen anybody."""
+        """Return a memory in which nobody has seen anybody."""
         n = config.num_mechs
         if config.observation_mode == "full":
             return cls([0.0] * n)
         return cls([0.0] * n, [[-1] * n for _ in range(n)], [[(0.0, 0.0, 0.0)] * n for _ in range(n)])
 
     def older(self, yaw_before: Sequence[float], mechs: Sequence[Mech]) -> None:
-        """One decision has passed."""
+        """Make the memory one decision older."""
         self.turn = [wrap_angle(mech.yaw - before) for before, mech in zip(yaw_before, mechs, strict=True)]
         if self.age is not None:
             self.age = [[age + 1 if age >= 0 else -1 for age in row] for row in self.age]
 
     def refresh(self, viewer: Mech, other: Mech) -> None:
-        """The viewer sees the other now."""
+        """Note that the viewer sees the other now."""
         if self.age is not None and self.last_seen is not None:
             self.age[viewer.index][other.index] = 0
             self.last_seen[viewer.index][other.index] = other.pos
@@ -121,7 +121,7 @@ def direction(x: float, y: float, length: float) -> tuple[float, float]:
 
 
 def share(seconds: float, duration: float, dt: float) -> float:
-    """What is left of a timer that was set to `duration`: whole substeps over whole substeps."""
+    """The share that is left of a timer that was set to `duration`: whole substeps over whole substeps."""
     return decrements(seconds, dt) / max(decrements(duration, dt), 1)
 
 
@@ -134,7 +134,7 @@ def _part(value: float, full: float) -> float:
 
 @dataclasses.dataclass
 class View:
-    """What one mech knows of the others: who is seen now, and whom a clear line shows within `SIGHT_RANGE`."""
+    """One mech's view of the others: who is seen now, and to whom the line of sight is clear within `SIGHT_RANGE`."""
 
     seen: set[int]
     clear: set[int]
@@ -182,7 +182,7 @@ def observe_modern(
 
 
 def look_around(scene: Scene, sight: SightCache) -> list[View]:
-    """Who sees whom. A ray runs from the earlier mech of the roster if that one needs it, else from the later."""
+    """Return who sees whom. A ray runs from the earlier mech of the roster if that mech needs it, else from the later one."""
     mechs = scene.battle.mechs
     views = []
     for viewer in mechs:
@@ -250,7 +250,7 @@ def ground_below(world: VoxelWorld, mech: Mech) -> float:
 def itself(
     scene: Scene, memory: ObservationMemory, viewer: Mech, view: View, deeds: set[str], frame: Frame
 ) -> list[float]:
-    """Condition, limits, weapons, what hit it, what it did, where the zone is."""
+    """The mech itself: condition, limits, weapons, the last hit, its deeds, and where the zone is."""
     config, world, zone = scene.config, scene.battle.world, scene.zone
     spec, dt = viewer.spec, config.dt
     size_z = world.size[2]

@@ -1,0 +1,1 @@
+"""Scripted opponents of graded strength: trivial, easy, medium, hard, expert, progressive."""

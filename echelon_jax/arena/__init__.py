@@ -1,0 +1,1 @@
+"""Ratings, leagues and matches between any policies and scripted opponents."""
