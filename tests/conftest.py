@@ -1,7 +1,11 @@
 """Shared test set-up: one XLA thread per process, a persistent compilation cache, runs in memory, where golden data lives."""
 
+import ctypes
+import gc
 import os
 import shutil
+import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -41,3 +45,29 @@ def golden() -> Path:
 def data() -> Path:
     """The small cases that travel with the project."""
     return ROOT / "tests" / "data"
+
+
+# A worker keeps every program that it has compiled. Beyond this much memory they are dropped after a file of tests; what a later
+# file needs again comes from the persistent cache.
+MOST_MEGABYTES = int(os.environ.get("ECHELON_TEST_MEGABYTES", "2000"))
+
+
+def resident_megabytes() -> float:
+    """Memory of this process in MiB, 0 where the system does not say."""
+    try:
+        pages = int(Path("/proc/self/statm").read_text().split()[1])
+    except OSError:
+        return 0.0
+    return pages * os.sysconf("SC_PAGE_SIZE") / 2**20
+
+
+@pytest.fixture(scope="module", autouse=True)
+def bounded_memory() -> Iterator[None]:
+    """Drop compiled programs after a file of tests if the process has grown large."""
+    yield
+    jax = sys.modules.get("jax")
+    if jax is not None and resident_megabytes() > MOST_MEGABYTES:
+        jax.clear_caches()
+        gc.collect()
+        if sys.platform == "linux":
+            ctypes.CDLL(None).malloc_trim(0)  # what was freed goes back to the system

@@ -508,7 +508,7 @@ _SLOT = (
     [_FLAG] * 2 + [_SIGNED] * 3 + [_FLAG] + [_SIGNED] * 3 + [_FLAG] * 5
     + [_SIGNED] * 3 + [_WIDE] * 3 + [_FLAG] + [_TWICE] + [_FLAG] * 9
 )  # fmt: skip
-_SHOT = [_FLAG] + [_SIGNED] * 3 + [_FLAG] + [_SIGNED] * 3 + [_FLAG] * 6
+_SHOT = [_FLAG] + [_SIGNED] * 3 + [_FLAG] + [_SIGNED] * 3 + [_FLAG] * (len(SHOT_KINDS) + 2)
 _CLOUD = [_FLAG] + [_SIGNED] * 3 + [_FLAG] * 2
 
 
