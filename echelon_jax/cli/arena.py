@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import tyro
 
 from echelon_jax.cli.common import GameFlags, set_up_jax
-from echelon_jax.cli.errors import UsageError
+from echelon_jax.cli.errors import UsageError, checked
+from echelon_jax.fields import check_seed
 
 if TYPE_CHECKING:
     from echelon_jax.arena.league import League
@@ -48,7 +49,7 @@ class MatchCommand:
     def run(self) -> int:
         """Play and print; returns the exit status."""
         _even(games=self.games, arenas=self.arenas)
-        _whole(seed=self.seed)
+        checked(check_seed, self.seed)
         flags = self.game.config(DEFAULT_SIZE)
         set_up_jax(self.threads)
         from echelon_jax.arena.games import contest, contestant, game_of, maps
@@ -97,7 +98,8 @@ class PlayCommand:
     def run(self) -> int:
         """Play, rate and print; returns the exit status."""
         _even(games=self.games, arenas=self.arenas)
-        _whole(seed=self.seed or 0)
+        checked(check_seed, self.seed or 0)
+        checked(check_seed, (self.seed or 0) + self.rounds - 1, "seed + rounds - 1")
         for name in ("pairs", "rounds"):
             if getattr(self, name) < 1:
                 raise UsageError(f"{name} must be a whole number from 1, got {getattr(self, name)}")
@@ -360,12 +362,6 @@ def _even(**fields: int | None) -> None:
     for name, value in fields.items():
         if value is not None and (value < 2 or value % 2):
             raise UsageError(f"{name} must be an even number from 2, got {value}")
-
-
-def _whole(**fields: int) -> None:
-    for name, value in fields.items():
-        if value < 0:
-            raise UsageError(f"{name} must be a whole number from 0, got {value}")
 
 
 def show_progress(what: str, done: int, total: int) -> None:

@@ -6,8 +6,9 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from rich.console import Console
 from rich.table import Table
+
+from echelon_jax.terminal import PlainConsole
 
 if TYPE_CHECKING:
     from echelon_jax.arena.games import Contest
@@ -20,7 +21,7 @@ MOST_COLUMNS = 8  # of a matrix
 
 def show(table: Table) -> None:
     """Print a table, at most 80 columns wide."""
-    console = Console()
+    console = PlainConsole()
     console.width = min(console.width, WIDTH)
     console.print(table)
 

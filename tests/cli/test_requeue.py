@@ -199,7 +199,9 @@ def test_a_seed_that_a_key_cannot_hold_is_refused_before_anything_is_made(
     assert list(tmp_path.iterdir()) == []
 
 
-@pytest.mark.parametrize("command", [["evaluate", "."], ["export", "."]])
+@pytest.mark.parametrize(
+    "command", [["evaluate", "."], ["export", "."], ["arena", "match", "a", "b"], ["arena", "play"]]
+)
 def test_other_commands_refuse_such_a_seed_too(command: list[str], capsys: pytest.CaptureFixture[str]) -> None:
     assert main([*command, "--seed", "4294967296"]) == 2
     assert "seed must be a whole number from 0 to 4294967295" in capsys.readouterr().err
