@@ -15,7 +15,7 @@ from typing import Any
 from echelon_jax.config import RULE_SETS, EnvConfig
 from echelon_jax.gpu.compiler import CompileFailed, NoCompiler, Request
 from echelon_jax.gpu.measured import table
-from echelon_jax.gpu.report import compile_and_describe
+from echelon_jax.gpu.report import compile_and_describe, known_trips
 
 HEAD = (
     "rules",
@@ -64,7 +64,7 @@ def main(argv: list[str] | None = None) -> int:
         for arenas in asked.arenas:
             request = Request.of(config, target=asked.target, program=asked.program, arenas=arenas, graphs=asked.graphs)
             try:
-                report = compile_and_describe(request)
+                report = compile_and_describe(request, *known_trips())
             except (NoCompiler, CompileFailed, ValueError) as error:
                 print(f"gpu_table: {error}", file=sys.stderr)
                 return 2

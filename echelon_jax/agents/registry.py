@@ -1,4 +1,4 @@
-"""Every opponent that has a name, in one place: whoever names an opponent (train, evaluate, arena) asks here.
+"""Opponents by name, for all commands and functions that take one (train, evaluate, arena).
 
 scripted, scripted:0.5     the original's heuristic, at full or at some fire rate
 scripted:hard              a skill level (`skill.levels`)
@@ -31,14 +31,14 @@ FORMS = (
 
 
 class Made(NamedTuple):
-    """An agent, and the numbers that it plays with."""
+    """An agent and its parameters."""
 
     agent: Agent
     params: AgentParams
 
 
 def is_agent_name(name: str) -> bool:
-    """Whether a name is one of an agent by its form, and not the path of a policy; whether it can be made is not asked."""
+    """Whether a name has the form of an agent's name, and not that of a policy's path. The agent is not made."""
     return name in (SCRIPTED, RANDOM) or name.startswith(f"{SCRIPTED}:") or is_import_path(name)
 
 
@@ -48,8 +48,8 @@ def make_agent(name: str, env_config: EnvConfig, fire_probability: float = 1.0, 
     Args:
         name: one of the forms above.
         env_config: the game.
-        fire_probability: of a scripted opponent whose name tells no rate.
-        alone: make `scripted` and `random` without each other: a smaller program, but one for each.
+        fire_probability: fire rate of a scripted opponent whose name gives none.
+        alone: make `scripted` and `random` as agents of their own. Each is a smaller program, but they do not share it.
 
     Raises:
         ValueError: an unknown name, a rate out of range, or a class that cannot be imported or is no agent.

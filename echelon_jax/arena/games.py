@@ -1,4 +1,4 @@
-"""Games between any two players: paired maps, sides swapped, thousands in one launch, counted for a league or a match."""
+"""Games between any two players on paired maps with both sides, many in one batch, counted for a league or a match."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ MOST_ARENAS = 1024  # side by side, unless told otherwise
 
 
 class Contest(NamedTuple):
-    """What two players did against each other; "own" numbers of the summary are a's."""
+    """The games of two players against each other; "own" numbers of the summary are those of a."""
 
     a: str
     b: str
@@ -34,7 +34,7 @@ class Contest(NamedTuple):
 
 
 def contestant(name: str, league: League | None) -> str | Policy:
-    """Return what a name stands for: an entry of the league, else an agent's name, else the policy at a path.
+    """Return the player of a name: an entry of the league, else an agent by its name, else the policy at a path.
 
     Raises:
         LeagueError: none of them, or a policy that cannot be used.
@@ -63,7 +63,7 @@ def of_entry(league: League, entry: Entry) -> str | Policy:
 
 
 def game_of(contestants: Sequence[str | Policy], otherwise: EnvConfig) -> EnvConfig:
-    """Return the game that the first policy was trained for, or `otherwise` where there is none."""
+    """Return the game that the first policy was trained for, or `otherwise` if no player is a policy."""
     return next((c.env_config for c in contestants if isinstance(c, Policy)), otherwise)
 
 
@@ -91,12 +91,12 @@ def contest(
     """Play two games per map, sides exchanged.
 
     Args:
-        game: what is played.
+        game: the configuration of the games.
         worlds: the maps.
         a, b: agents by name, or policies; policies sample their actions.
-        names: what to call them.
-        seed: of every draw.
-        arenas: games side by side, even; by default all, up to MOST_ARENAS.
+        names: the names of both players.
+        seed: seed of every draw.
+        arenas: games side by side, an even number; by default all, up to MOST_ARENAS.
         progress: called with (games finished, games in all).
 
     Raises:
@@ -111,7 +111,7 @@ def contest(
 
 
 def pairing_of(a: Entry, b: Entry, games: Games) -> Pairing:
-    """Return finished games as a league counts them."""
+    """Return finished games as a pairing of a league."""
     wins, draws, losses = (int((games.result == value).sum()) for value in (1, 0, -1))
     return Pairing(a.id, b.id, wins, draws, losses)
 
@@ -145,7 +145,7 @@ def play_pairs(
 
 
 def crosstable(pairings: Sequence[Pairing], ids: Sequence[str]) -> np.ndarray:
-    """Return the mean score of each entry against each other, float64 [entries, entries]; NaN where they have not played."""
+    """Return the mean score of each entry against each other one, float64 [entries, entries]; NaN if they have not played."""
     place = {name: i for i, name in enumerate(ids)}
     points, games = np.zeros((2, len(ids), len(ids)))
     for row in pairings:

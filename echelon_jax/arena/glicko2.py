@@ -1,7 +1,7 @@
 """Glicko-2 ratings of all players of a rating period at once, in numpy (Glickman, "Example of the Glicko-2 system", 2013).
 
-A period has two phases: every new rating is computed from the ratings before the period, then all are replaced. So the
-order of the games within a period does not matter, and nobody is rated against a number that already contains the game.
+A period has two phases. First every new rating is computed from the ratings before the period, then all are replaced. So the
+order of the games within a period does not matter, and no rating is computed from one that already contains the game.
 """
 
 from __future__ import annotations
@@ -23,10 +23,10 @@ class Glicko2:
     """Constants of the system.
 
     Attributes:
-        rating, deviation, volatility: of a new player.
+        rating, deviation, volatility: values of a new player.
         tau: how quickly volatilities change; 0.3 to 1.2 are usual.
-        tolerance: of the search for a volatility, in its logarithm.
-        most_deviation: no deviation grows beyond it; a player long away is as uncertain as a new one.
+        tolerance: tolerance of the search for a volatility, in its logarithm.
+        most_deviation: upper limit of every deviation; a player who was away for long is as uncertain as a new one.
 
     Raises:
         ValueError: naming the field and its allowed values.
@@ -57,12 +57,12 @@ class Ratings(NamedTuple):
 
 
 class Results(NamedTuple):
-    """What was played: one row for each game, or for `weight` games of the same two players with one mean score.
+    """The results of a period: one row for each game, or for `weight` games of the same two players with one mean score.
 
     Attributes:
         a, b: index of the two players.
-        score: of a: win 1, draw 1/2, loss 0, or the mean over the row's games.
-        weight: games of the row.
+        score: score of a: win 1, draw 1/2, loss 0, or the mean over the row's games.
+        weight: number of games of the row.
     """
 
     a: Int[np.ndarray, " rows"]
@@ -101,22 +101,22 @@ def results(a: np.ndarray, b: np.ndarray, score: np.ndarray, weight: np.ndarray 
 
 
 def expected_score(ratings: Ratings, a: np.ndarray, b: np.ndarray) -> Float64[np.ndarray, " rows"]:
-    """Return the score that each a is expected to make against b, 0 to 1, by b's deviation alone (Glickman's E).
+    """Return the expected score of each a against b, 0 to 1, by b's deviation alone (Glickman's E).
 
-    1500 against 1400 with a deviation of 30 is expected to make 0.639.
+    The expected score of 1500 against 1400 with a deviation of 30 is 0.639.
     """
     gap = (ratings.rating[a] - ratings.rating[b]) / SCALE
     return _logistic(_discount(ratings.deviation[b] / SCALE) * gap)
 
 
 def win_probability(ratings: Ratings, a: np.ndarray, b: np.ndarray) -> Float64[np.ndarray, " rows"]:
-    """Return the expected score of each a against b, 0 to 1, by the deviations of both: what to bet on."""
+    """Return the expected score of each a against b, 0 to 1, by the deviations of both. It is the best forecast."""
     gap = (ratings.rating[a] - ratings.rating[b]) / SCALE
     return _logistic(_discount(np.hypot(ratings.deviation[a], ratings.deviation[b]) / SCALE) * gap)
 
 
 def conservative(ratings: Ratings, deviations: float = 2.0) -> Float64[np.ndarray, " players"]:
-    """Return the rating that a player has with some confidence: `deviations` deviations below the estimate."""
+    """Return a cautious rating: `deviations` deviations below the estimate."""
     return ratings.rating - deviations * ratings.deviation
 
 
@@ -130,7 +130,7 @@ def rate_period(
 ) -> Ratings:
     """Return all ratings after one period, each computed from the ratings before it (steps 2 to 8 of Glickman's example).
 
-    Who did not play keeps rating and volatility; the deviation grows by the volatility, up to `system.most_deviation`.
+    A player who did not play keeps rating and volatility. The deviation grows by the volatility, up to `system.most_deviation`.
 
     Args:
         before: ratings before the period.
@@ -172,7 +172,7 @@ def rate(
     system: Glicko2,
     fixed: Bool[np.ndarray, " players"] | None = None,
 ) -> Ratings:
-    """Return the ratings after all periods in the order of their numbers; `period` tells the one of each row."""
+    """Return the ratings after all periods in the order of their numbers; `period` is the number of each row's period."""
     ratings = before
     for number in np.unique(period):
         rows = period == number

@@ -16,7 +16,7 @@ _CONSTANTS = {"tau": "tau", "epsilon": "tolerance", "rating0": "rating", "rd0": 
 
 
 class Imported(NamedTuple):
-    """The league made, and a sentence for each thing of the file that could not be taken over."""
+    """The new league, and one sentence for each part of the file that could not be taken over."""
 
     league: League
     notes: tuple[str, ...]
@@ -25,8 +25,8 @@ class Imported(NamedTuple):
 def import_league(file: str | Path, folder: str | Path, checkpoints: str | Path | None = None) -> Imported:
     """Make a league in `folder` from the original's league file.
 
-    An entry's weights are looked for where the file says, and by their file name in `checkpoints`. An entry without weights, or
-    with weights of another game than the first's, is kept as retired: its rating stays and it is not played.
+    The weights of an entry are searched at the path in the file, and by their file name in `checkpoints`. An entry without
+    weights, or with weights of another game than the first entry's, is kept as retired: its rating stays, and it does not play.
 
     Raises:
         LeagueError: the file is missing, damaged or foreign, or `folder` holds a league already.

@@ -1,6 +1,6 @@
 """A league: players, their weights, results and ratings in one folder that needs nothing else.
 
-LEAGUE/league.json        entries, results, ratings, settings (`records`); replaced as a whole, never edited in place
+LEAGUE/league.json        entries, results, ratings, settings (`records`); always replaced as a whole
        league.lock        held by who changes it
        policies/<id>/     weights, named by their content, never changed
 """
@@ -30,7 +30,7 @@ ANCHOR_DEVIATION = 30.0  # an anchor's rating is taken as known
 
 
 class Period(NamedTuple):
-    """What a rating period did: the league after it, and who changed the role."""
+    """The result of a rating period: the league after it, and the entries that changed their role."""
 
     data: LeagueData
     moves: tuple[tuple[Entry, Move], ...]
@@ -40,8 +40,8 @@ class League:
     """The league in a folder. Reading needs no lock; every change reads, changes and writes under the lock.
 
     Args:
-        folder: where it is.
-        in_memory: policies that `policy` keeps; one more drops the one that was used longest ago.
+        folder: the folder of the league.
+        in_memory: number of policies that `policy` keeps; one more drops the one that was used longest ago.
 
     Raises:
         LeagueError: there is no league in the folder.
@@ -119,13 +119,13 @@ class League:
     ) -> Entry:
         """Add a policy (a run, a checkpoint, a torch export, a .pt of the original) or an agent by its name, and return its entry.
 
-        What is there already is returned as it is: weights are told apart by their content.
+        An entry that exists already is returned unchanged; weights are compared by their content.
 
         Args:
             what: a path, or a name that `agents.registry` knows.
-            name: for tables; by default made from the path.
+            name: the name in tables; by default made from the path.
             role: one of candidate, commander, anchor.
-            rating: to start with; an anchor keeps it. The league's default without it.
+            rating: the first rating, which an anchor keeps; None for the league's default.
             parent: name or id of the entry that it was trained from.
             origin: any JSON that is kept with the entry.
 
@@ -168,7 +168,7 @@ class League:
         return self._insert(found, policy.env_config, rating, parent, told)
 
     def record(self, played: Sequence[Pairing]) -> Period:
-        """Rate games as one period, apply the rules, and return what came of it; `Pairing.period` is set here.
+        """Rate games as one period, apply the rules, and return the result. `Pairing.period` is set here.
 
         Raises:
             LeagueError: games of an entry that is not there, or the folder cannot be written.
@@ -187,7 +187,7 @@ class League:
         return Period(change.data, tuple((entries[move.entry], move) for move in changes))
 
     def rate_again(self, system: Glicko2 | None = None, rules: Rules | None = None) -> LeagueData:
-        """Compute all ratings anew from the results, period by period, with other constants or rules if given; roles stay.
+        """Compute all ratings again from the results, period by period, with other constants or rules if given. Roles stay.
 
         Raises:
             LeagueError: the folder cannot be written.
@@ -269,7 +269,7 @@ class _Change:
 
 
 def entry_of(data: LeagueData, name: str) -> Entry:
-    """Return the entry with that name or id; the beginning of an id is enough where it is one entry's alone.
+    """Return the entry with that name or id. The beginning of an id is enough if only one entry has it.
 
     Raises:
         LeagueError: none, or more than one.
@@ -284,7 +284,7 @@ def entry_of(data: LeagueData, name: str) -> Entry:
 
 
 def rated(entries: Sequence[Entry], rows: Sequence[Pairing], period: int, system: Glicko2) -> list[Entry]:
-    """Return the entries with their ratings after a period; anchors and those who were not there keep theirs.
+    """Return the entries with their ratings after a period. Anchors and entries that were not there keep their ratings.
 
     Raises:
         LeagueError: games of an entry that is not there.
@@ -318,7 +318,7 @@ def rated(entries: Sequence[Entry], rows: Sequence[Pairing], period: int, system
 
 
 def _games_before(data: LeagueData) -> list[int]:
-    """The games that each entry brought along: those that the results do not tell of."""
+    """The games that each entry had played before it joined, which the results do not hold."""
     told = dict.fromkeys((e.id for e in data.entries), 0)
     for row in data.results:
         told[row.a] += row.games
@@ -336,7 +336,7 @@ def _game_of(data: LeagueData, folder: Path) -> EnvConfig | None:
 
 
 def _require_game(game: EnvConfig, other: EnvConfig, name: str) -> None:
-    """What a policy was paid for does not matter; everything else of the game does."""
+    """Refuse a policy of another game. The reward may differ."""
     theirs = dataclasses.replace(other, reward=game.reward)
     fields = [f.name for f in dataclasses.fields(game) if getattr(theirs, f.name) != getattr(game, f.name)]
     if fields:

@@ -1,4 +1,4 @@
-"""What a league file says: entries, results and settings as plain records, and the one place that knows its JSON."""
+"""The contents of a league file: entries, results and settings as plain records. Only this file knows its JSON."""
 
 from __future__ import annotations
 
@@ -24,18 +24,18 @@ class Entry:
     """One player of a league.
 
     Attributes:
-        id: of a policy the fingerprint of its content, of an agent its name.
-        name: what tables show; no two entries share one.
+        id: the fingerprint of a policy's content, or an agent's name.
+        name: the name in tables; no two entries share one.
         kind: "policy" (weights in the league's folder) or "agent" (made by its name, `agents.registry`).
         source: folder of the weights relative to the league's, the agent's name, or None where the weights are lost.
         role: one of `rules.ROLES`.
         created_at: UTC, YYYY-MM-DDTHH:MM:SSZ.
-        joined: rating periods that were over when it came.
-        left: rating periods that were over when it was retired, None while it plays.
-        start: rating, deviation and volatility it came with.
-        rating, deviation, volatility, games: now.
-        parent: id of the entry it was trained from, None if unknown.
-        origin: where it came from, any JSON.
+        joined: number of finished rating periods when it joined.
+        left: number of finished rating periods when it was retired, None while it plays.
+        start: its first rating, deviation and volatility.
+        rating, deviation, volatility, games: the present values.
+        parent: id of the entry from which it was trained, None if unknown.
+        origin: its origin, any JSON.
     """
 
     id: str
@@ -56,13 +56,13 @@ class Entry:
 
     @property
     def plays(self) -> bool:
-        """Whether it is drawn for games."""
+        """Whether it takes part in games."""
         return self.role != "retired" and self.source is not None
 
 
 @dataclasses.dataclass(frozen=True)
 class Pairing:
-    """Games of two entries in one rating period, told from a's side."""
+    """Games of two entries in one rating period, from a's point of view."""
 
     a: str
     b: str
@@ -73,7 +73,7 @@ class Pairing:
 
     @property
     def games(self) -> int:
-        """All games."""
+        """Number of games."""
         return self.wins + self.draws + self.losses
 
     @property
@@ -84,15 +84,15 @@ class Pairing:
 
 @dataclasses.dataclass(frozen=True)
 class LeagueData:
-    """Everything a league file holds.
+    """Everything that a league file holds.
 
     Attributes:
         game: fields of the EnvConfig that all entries play, None until the first policy names it.
         system: constants of the ratings.
-        rules: who is promoted and who is retired.
-        entries: in the order they came.
-        results: in the order they were played.
-        periods: rating periods that are over.
+        rules: the rules of promotion and retirement.
+        entries: entries in the order in which they joined.
+        results: results in the order in which they were played.
+        periods: number of finished rating periods.
     """
 
     game: Mapping[str, Any] | None = None
@@ -118,7 +118,7 @@ def to_text(data: LeagueData) -> str:
 
 
 def from_text(text: str, place: str) -> LeagueData:
-    """Return what a league file's text says; `place` is the file's name in messages.
+    """Return the contents of a league file's text; `place` is the file's name in messages.
 
     Raises:
         LeagueError: not a league file, of a newer format, or damaged (the field is named).

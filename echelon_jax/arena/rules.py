@@ -1,4 +1,4 @@
-"""Who is promoted, who is demoted and who is retired after a rating period, as one pure function of the ratings."""
+"""The rules of promotion and retirement after a rating period, as one pure function of the ratings."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ ROLES = ("anchor", "commander", "candidate", "retired")
 class Rules:
     """The league's rules.
 
-    An anchor keeps rating and role for ever and holds the scale. A candidate is settled once its deviation is small enough.
+    An anchor keeps its rating and role for ever and fixes the scale. A candidate is settled once its deviation is small enough.
 
     Attributes:
         conservatism: deviations by which a rating is lowered before it counts for promotion; 0 trusts the estimate.
-        commanders: places among the commanders.
-        settled_deviation: deviation from which on a candidate is judged.
-        least_rating: what a lowered rating must reach while places are free.
+        commanders: number of commanders.
+        settled_deviation: deviation at which a candidate counts as settled.
+        least_rating: lowest lowered rating of a commander.
 
     Raises:
         ValueError: naming the field and its allowed values.
@@ -43,7 +43,7 @@ class Rules:
 
 
 class Standing(NamedTuple):
-    """What the rules look at of an entry."""
+    """The part of an entry that the rules read."""
 
     role: str
     rating: float
@@ -51,7 +51,7 @@ class Standing(NamedTuple):
 
 
 class Move(NamedTuple):
-    """An entry (its place in the list) that changes its role, and why in a few words."""
+    """The index of an entry that changes its role, and the reason in a few words."""
 
     entry: int
     role: str
@@ -59,7 +59,7 @@ class Move(NamedTuple):
 
 
 def moves(standings: Sequence[Standing], rules: Rules) -> list[Move]:
-    """Return who changes the role after a period.
+    """Return the changes of roles after a period.
 
     The places go to those with the highest lowered rating (rating less `conservatism` deviations) among commanders and settled
     candidates that reach `least_rating`. A commander without a place is retired. A settled candidate is retired

@@ -1,4 +1,4 @@
-"""Who plays whom in a rating period: everybody against everybody, or the pairs whose games tell most."""
+"""The pairs of a rating period: all pairs, or those whose games are most informative."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ Pair = tuple[Entry, Entry]
 
 
 def round_robin(entries: Sequence[Entry]) -> list[Pair]:
-    """Return every pair of the entries that play, once; two anchors tell nothing of each other and are left out."""
+    """Return every pair of the entries that play, once. Games of two anchors change nothing, so such pairs are left out."""
     return [
         (a, b)
         for a, b in itertools.combinations([e for e in entries if e.plays], 2)
@@ -23,10 +23,10 @@ def round_robin(entries: Sequence[Entry]) -> list[Pair]:
 
 
 def matchmaking(entries: Sequence[Entry], pairs: int) -> list[Pair]:
-    """Return up to `pairs` pairs, one after another the one whose games tell most, each at most once.
+    """Return up to `pairs` pairs, each at most once, beginning with the one whose games are most informative.
 
-    A game tells more the less is known of the two (their deviations squared) and the closer its outcome is to even
-    (p (1 - p) of the expected score). Every pair chosen counts as half of what is to be learnt of either.
+    A game is more informative if less is known of the two players (their deviations squared) and if its outcome is close to even
+    (p (1 - p) of the expected score). Each choice of a pair halves what is left to learn about its two players.
     """
     candidates = round_robin(entries)
     players = list({e.id: e for pair in candidates for e in pair}.values())

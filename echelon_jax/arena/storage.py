@@ -1,4 +1,4 @@
-"""The league file on disk: read whole or refused, written beside its place and renamed into it, one writer at a time."""
+"""The league file on disk: it is read whole or refused, written under another name and renamed, by one writer at a time."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def exists(folder: Path) -> bool:
 
 
 def read(folder: Path) -> LeagueData:
-    """Return the league in a folder; needs no lock, since the file is always whole.
+    """Return the league in a folder. This needs no lock, because the file is always whole.
 
     Raises:
         LeagueError: missing, damaged, foreign, or of a newer format.
@@ -38,7 +38,7 @@ def read(folder: Path) -> LeagueData:
 
 
 def write(folder: Path, data: LeagueData) -> None:
-    """Replace the league file; a process that dies on the way leaves the old one. Call it with the lock held.
+    """Replace the league file. A process that dies meanwhile leaves the old one. Call it with the lock held.
 
     Raises:
         LeagueError: the folder cannot be written or the disk is full; the old file stays.
@@ -58,7 +58,7 @@ def write(folder: Path, data: LeagueData) -> None:
 
 @contextmanager
 def locked(folder: Path, seconds: float = LOCK_SECONDS) -> Iterator[None]:
-    """Hold the league's lock; the system lets go of it when the process ends, however it ends.
+    """Hold the league's lock. The system releases it when the process ends, however it ends.
 
     Raises:
         LeagueError: another process holds it for longer than `seconds`, or the folder cannot be written.
@@ -77,7 +77,7 @@ def locked(folder: Path, seconds: float = LOCK_SECONDS) -> Iterator[None]:
 
 
 def _flush_names(folder: Path) -> None:
-    """Ask the disk to hold the folder's names, so that the rename survives a power cut."""
+    """Flush the folder's names to the disk, so that the rename survives a power cut."""
     descriptor = os.open(folder, os.O_RDONLY)
     try:
         os.fsync(descriptor)

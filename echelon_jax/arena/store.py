@@ -21,7 +21,7 @@ PACKAGES = "this policy needs PyTorch and safetensors: pip install 'echelon-jax[
 
 
 def read_policy(path: Path) -> tuple[Policy, str]:
-    """Return the policy at a path and what it was: "checkpoint" (or a run), "original" (.pt) or "torch" (.safetensors).
+    """Return the policy at a path and its kind: "checkpoint" (or a run), "original" (.pt) or "torch" (.safetensors).
 
     Raises:
         LeagueError: missing, damaged or foreign; or torch is needed and not there.
@@ -50,7 +50,7 @@ def read_policy(path: Path) -> tuple[Policy, str]:
 
 
 def fingerprint(policy: Policy) -> str:
-    """Return 16 hex digits that tell a policy's weights, normaliser, network and game; the path plays no part."""
+    """Return 16 hex digits that depend on a policy's weights, normaliser, network and game, but not on its path."""
     flat = tree_files.to_flat({"params": policy.params, "observation_moments": policy.observation_moments})
     described = json.dumps(
         [tree_files.digest(flat), policy.config.network, dataclasses.asdict(policy.env_config)], sort_keys=True
@@ -59,9 +59,9 @@ def fingerprint(policy: Policy) -> str:
 
 
 def keep(folder: Path, policy: Policy) -> str:
-    """Put a policy into the league's folder unless it is there, and return its place relative to the folder.
+    """Put a policy into the league's folder unless it is there, and return its path relative to the folder.
 
-    Written beside its place and renamed into it, so a policy in the store is whole.
+    It is written under another name and renamed, so a policy in the store is whole.
 
     Raises:
         LeagueError: the folder cannot be written or the disk is full.
@@ -75,7 +75,7 @@ def keep(folder: Path, policy: Policy) -> str:
         shutil.rmtree(partial, ignore_errors=True)
         partial.mkdir(parents=True)
         tree = {"params": policy.params, "observation_moments": policy.observation_moments}
-        tree_files.write((partial / "policy").absolute(), tree_files.to_flat(tree))
+        tree_files.write((partial / "policy").absolute(), tree_files.nested(tree_files.to_flat(tree)))
         manifest = {
             "format": FORMAT,
             "update": policy.update,
@@ -104,7 +104,7 @@ def keep(folder: Path, policy: Policy) -> str:
 
 
 class PolicyCache:
-    """The policies used last; one more than `limit` drops the one that was used longest ago.
+    """The policies that were used last. One more than `limit` drops the one that was used longest ago.
 
     Raises:
         ValueError: limit is not a whole number from 1.
@@ -118,7 +118,7 @@ class PolicyCache:
         self._held: OrderedDict[Path, Policy] = OrderedDict()
 
     def __len__(self) -> int:
-        """How many are in memory."""
+        """Number of policies in memory."""
         return len(self._held)
 
     def get(self, place: Path) -> Policy:

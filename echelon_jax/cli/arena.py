@@ -17,6 +17,7 @@ from echelon_jax.cli.errors import UsageError
 
 if TYPE_CHECKING:
     from echelon_jax.arena.league import League
+    from echelon_jax.config import EnvConfig
 
 DEFAULT_LEAGUE = Path("runs/arena")
 DEFAULT_SIZE = 40
@@ -57,6 +58,8 @@ class MatchCommand:
             league = _open(self.league) if (self.league / "league.json").exists() else None
             players = [contestant(name, league) for name in (self.a, self.b)]
             game = game_of(players, flags)
+            if self.game != GameFlags():
+                _require_game(game, flags, "the policy's game is played")
             worlds = maps(game, self.games, self.seed)
             told = None if self.json else _progress(f"{self.a} - {self.b}")
             a, b = players
@@ -230,6 +233,8 @@ class AddCommand:
             if self.original:
                 return self._import()
             league = League.create(self.league, flags)
+            if flags is not None:
+                _require_game(league.game(), flags, f"the league in {self.league} has its game")
             before = {entry.id for entry in league.read().entries}
             role = "anchor" if self.anchor else "candidate"
             entry = league.add(self.what, self.name, role, self.rating, self.parent)
@@ -338,6 +343,13 @@ def _open(folder: Path) -> League:
     from echelon_jax.arena.league import League
 
     return League(folder)
+
+
+def _require_game(game: EnvConfig, asked: EnvConfig, why: str) -> None:
+    """Refuse flags of the game that would be ignored."""
+    fields = [f.name for f in dataclasses.fields(game) if getattr(asked, f.name) != getattr(game, f.name)]
+    if fields:
+        raise UsageError(f"{why}, and the flags ask for another one; they differ in {', '.join(fields)}")
 
 
 def _given(**fields: Any) -> dict[str, Any]:

@@ -56,7 +56,7 @@ class BenchCommand:
     graphs: bool = False
     """Put its loops and conditionals into CUDA graphs."""
     trip_steps: int = 0
-    """Decision steps played here to count iterations of loops whose end is data; with 0 each iterates once when it is entered."""
+    """Decision steps played here to count iterations of loops whose end is data; with 0 a count made before is taken."""
 
     def run(self) -> int:
         """Measure and print; returns the exit status.

@@ -31,7 +31,8 @@ def compile_for(
         rules, size, packs: the game.
         arenas: side by side.
         graphs: whether loops and conditionals go into CUDA graphs.
-        trip_steps: decision steps that are played on the CPU to count iterations of loops whose trip count is data; 0 for none.
+        trip_steps: decision steps that are played on the CPU to count iterations of loops whose trip count is data; with 0 those
+            of data/trips.json count.
         as_json: print JSON instead of tables.
 
     Raises:
@@ -72,7 +73,9 @@ def compile_for(
 def counted_trips(config: EnvConfig, program: str, arenas: int, steps: int) -> tuple[Mapping[str, float], str]:
     """Iterations of loops whose trip count is data, counted in a game on the CPU, and where they are from in words."""
     if not steps or program in ("policy", "update"):
-        return {}, ""
+        from echelon_jax.gpu.report import known_trips
+
+        return known_trips()
     from echelon_jax.gpu.trips import measure_trips
     from echelon_jax.sim.widths import ENVIRONMENT_VARIABLE
 

@@ -96,16 +96,20 @@ class ReplayCommand:
         set_up_jax(self.threads)
         from echelon_jax.replay.verify import verify
 
-        result = verify(replay)
-        if result.exact:
+        verification = verify(replay)
+        if verification.exact:
             print(
-                f"{path}: all {result.decisions} decisions simulated again, every state is the recorded one to the bit"
+                f"{path}: all {verification.decisions} decisions simulated again, every state is the recorded one to the bit"
             )
             return 0
-        what = ", ".join(result.what)
-        print(f"{path}: differs from decision {result.first} on, first in {what}, by {result.largest:g} at most there")
+        what = ", ".join(verification.what)
+        print(
+            f"{path}: differs from decision {verification.first} on, first in {what}, by {verification.largest:g} at most there"
+        )
         if corrected := replay.header.get("corrected_decisions"):
-            print(f"It was recorded from another compiled program; {corrected} of its decisions could not be followed.")
+            print(
+                f"It was recorded from another compiled program, and {corrected} of its decisions could not be followed."
+            )
         return 1
 
     def _film(self, replay: Replay) -> int:

@@ -91,11 +91,13 @@ class WatchCommand:
 
     def _config(self) -> EnvConfig:
         """The game of the first trained player, changed by the flags; the flags' alone without one."""
-        from echelon_jax.agents.registry import is_agent_name
+        from echelon_jax.agents.registry import FORMS, is_agent_name
         from echelon_jax.runs.checkpoint import load_policy
 
         for name in (self.blue, self.red):
             if not is_agent_name(name):
+                if not Path(name).exists():
+                    raise UsageError(f"opponents must be {FORMS}, or the path of a run or checkpoint, got {name!r}")
                 return self.game.config(WATCH_SIZE, dataclasses.asdict(load_policy(name).env_config))
         return self.game.config(WATCH_SIZE)
 

@@ -13,7 +13,7 @@ from jaxtyping import Array, Float32, Key
 
 from echelon_jax.agents.base import Agent, AgentParams
 from echelon_jax.env.state import EnvParams, EnvState
-from echelon_jax.policies.acting import decide_by
+from echelon_jax.policies.acting import outlook
 from echelon_jax.policies.factored import Factored
 from echelon_jax.policies.network import Network, Params
 from echelon_jax.policies.normalize import Moments
@@ -128,11 +128,12 @@ class PolicyPlayer:
         """Run the network on its own side's observations."""
         own = rows(observation)
         never = jnp.zeros(own.shape[:2], bool)
-        actions, carry, value, distribution = decide_by(
-            self.network, self.clip, self.deterministic, numbers.params, numbers.moments, memory.carry, own, never, key
+        distribution, carry, value = outlook(
+            self.network, self.clip, numbers.params, numbers.moments, memory.carry, own, never
         )
+        raw_action = distribution.mode() if self.deterministic else distribution.sample(key)
         probabilities = distribution.probabilities() if isinstance(distribution, Factored) else None
-        return PolicyMemory(carry, value, probabilities), actions
+        return PolicyMemory(carry, value, probabilities), distribution.action(raw_action)
 
 
 def policy_outputs(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import json
 import tempfile
 from collections.abc import Mapping
 from pathlib import Path
@@ -15,6 +16,7 @@ from echelon_jax.gpu.compiler import Compiled, Request, compile_program
 from echelon_jax.gpu.cost import LEVELS, Cost, Count, Model, decisions_per_second, loops_asking
 from echelon_jax.gpu.memory import read_scratch
 from echelon_jax.gpu.phases import attribute
+from echelon_jax.gpu.target import DATA
 from echelon_jax.gpu.thunks import Dump, read_dump
 from echelon_jax.terminal import PlainConsole
 
@@ -78,10 +80,18 @@ def describe(
     }
 
 
+def known_trips() -> tuple[dict[str, float], str]:
+    """Return iterations a decision step of loops whose trip count is data, as counted once (data/trips.json), and their source."""
+    data = json.loads((DATA / "trips.json").read_text())
+    return data["iterations"], data["source"]
+
+
 def compile_and_describe(
     request: Request, trips: Mapping[str, float] | None = None, trips_from: str = "", model: Model | None = None
 ) -> dict[str, Any]:
     """Compile a program for a GPU and return its report; XLA's dump is thrown away.
+
+    Without `trips` a loop whose trip count is data iterates once each time it is entered.
 
     Raises:
         NoCompiler, CompileFailed, ValueError: as `compile_program`.
@@ -90,7 +100,7 @@ def compile_and_describe(
     with tempfile.TemporaryDirectory(prefix="echelon-gpu-") as place:
         compiled = compile_program(request, Path(place))
         dump = read_dump(compiled.dump)
-        from_where = trips_from or ("none needed" if not loops_asking(dump.thunks) else "one iteration each")
+        from_where = (trips_from or "one iteration each") if loops_asking(dump.thunks) else "none needed"
         return describe(request, compiled, dump, model or Model.read(), trips or {}, from_where)
 
 

@@ -14,7 +14,23 @@ from echelon_jax.policies.normalize import Moments
 from echelon_jax.policies.precision import products_in
 
 
-def decide_by(
+def outlook(
+    network: Network,
+    clip: float | None,
+    params: Params,
+    moments: Moments,
+    carry: Any,
+    observation: Float32[Array, "arenas team obs"],
+    reset: Bool[Array, "arenas team"],
+) -> tuple[Any, Any, Float32[Array, "arenas team"]]:
+    """Return the distribution of the next action, the memory after the decision, and the value; arguments as for `decide`."""
+    seen = read(network.features, moments, clip, observation)
+    with products_in("float32"):
+        carry, distribution, value = network.apply(params, carry, seen, reset)
+    return distribution, carry, value
+
+
+def decide(
     network: Network,
     clip: float | None,
     deterministic: bool,
@@ -24,8 +40,8 @@ def decide_by(
     observation: Float32[Array, "arenas team obs"],
     reset: Bool[Array, "arenas team"],
     key: Key[Array, ""] | None,
-) -> tuple[Float32[Array, "arenas team actions"], Any, Float32[Array, "arenas team"], Any]:
-    """Return the actions of one side's mechs, their memory afterwards, the value in the critic's units, and the distribution.
+) -> tuple[Float32[Array, "arenas team actions"], Any, Float32[Array, "arenas team"]]:
+    """Return the actions of one side's mechs, their memory after the decision, and the value in the critic's units.
 
     Args:
         network: the network, and how it reads an observation.
@@ -37,16 +53,9 @@ def decide_by(
         reset: where an episode begins with this observation, so that the memory starts empty.
         key: of the draw; unused where `deterministic`.
     """
-    seen = read(network.features, moments, clip, observation)
-    with products_in("float32"):
-        carry, distribution, value = network.apply(params, carry, seen, reset)
+    distribution, carry, value = outlook(network, clip, params, moments, carry, observation, reset)
     raw_action = distribution.mode() if deterministic else distribution.sample(key)
-    return distribution.action(raw_action), carry, value, distribution
-
-
-def decide(*arguments: Any) -> tuple[Float32[Array, "arenas team actions"], Any, Float32[Array, "arenas team"]]:
-    """Return what `decide_by` returns for the same arguments, without the distribution."""
-    return decide_by(*arguments)[:3]
+    return distribution.action(raw_action), carry, value
 
 
 compiled_decide = partial(jax.jit, static_argnums=(0, 1, 2))(decide)

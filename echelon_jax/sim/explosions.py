@@ -144,8 +144,13 @@ def splash_round(
     )
 
 
-def blast_voxels(config: EnvConfig, rules: SimRules, grid: Grid, blast: Blast, widths: LoopWidths) -> Grid:
-    """Damage every cell whose centre lies within the splash radius (docs/spec/rules.md 6.8 step 2)."""
+def blast_voxels(
+    config: EnvConfig, rules: SimRules, grid: Grid, blast: Blast, widths: LoopWidths
+) -> tuple[Grid, Bool[Array, " arenas"]]:
+    """Damage every cell whose centre lies within the splash radius (docs/spec/rules.md 6.8 step 2).
+
+    Returns also the arenas whose turn has not come: none, but under `fixed_rounds` all beyond the first `widths.wrecks`.
+    """
     edge = np.arange(_SPLASH_CELLS)
     offsets = jnp.asarray(np.stack(np.meshgrid(edge, edge, edge, indexing="ij"), -1).reshape(-1, 3), jnp.int32)
 
@@ -175,20 +180,23 @@ def blast_voxels(config: EnvConfig, rules: SimRules, grid: Grid, blast: Blast, w
         )
         return grid, rows.put(left, jnp.zeros_like(rows.real))
 
-    if widths.fixed_rounds and widths.wrecks >= blast.active.shape[0]:
-        return one_round((grid, blast.active))[0]
-    return jax.lax.while_loop(more, one_round, (grid, blast.active))[0]
+    if widths.fixed_rounds:
+        return one_round((grid, blast.active))
+    return jax.lax.while_loop(more, one_round, (grid, blast.active))
 
 
 def finish(
     config: EnvConfig, rules: SimRules, state: SimState, blast: Blast, done: Bool[Array, " arenas"], widths: LoopWidths
-) -> SimState:
-    """The end of the explosions that are `done` with mechs: their voxels, and their count."""
-    blast = blast.replace(active=blast.active & done)
+) -> tuple[SimState, Bool[Array, " arenas"]]:
+    """The end of the explosions that are `done` with mechs: their voxels, and their count.
+
+    Returns also the arenas of which the end is still to come, as `blast_voxels` does.
+    """
+    ending = blast.active & done
+    grid, left = blast_voxels(config, rules, state.grid, blast.replace(active=ending), widths)
     arena = jnp.arange(done.shape[0], dtype=jnp.int32)
-    explosions = state.tally.explosions.at[arena, blast.shooter].add(blast.active.astype(jnp.int32))
-    grid = blast_voxels(config, rules, state.grid, blast, widths)
-    return state.replace(grid=grid, tally=state.tally.replace(explosions=explosions))
+    explosions = state.tally.explosions.at[arena, blast.shooter].add((ending & ~left).astype(jnp.int32))
+    return state.replace(grid=grid, tally=state.tally.replace(explosions=explosions)), left
 
 
 def explode(
@@ -216,4 +224,4 @@ def explode(
 
     start = Splash(dead=dead, pending=in_reach(rules, state, blast))
     state, _ = jax.lax.while_loop(more, one_round, (state, start))
-    return finish(config, rules, state, blast, blast.active, widths)
+    return finish(config, rules, state, blast, blast.active, widths)[0]

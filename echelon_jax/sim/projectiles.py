@@ -266,9 +266,9 @@ def _one_loop(
         splash = jax.tree.map(begun, splash, Splash(dead=killed, pending=in_reach(rules, state, new)))
         state, splash = splash_round(config, rules, state, blast, splash, widths, wreck)
         done = ~splash.busy()
-        state = finish(config, rules, state, blast, done, widths)
+        state, waiting = finish(config, rules, state, blast, done, widths)
         again = event.unfinished[:, None] & (jnp.arange(left.shape[1]) == event.slot[:, None])
-        blast = blast.replace(active=blast.active & ~done)
+        blast = blast.replace(active=(blast.active & ~done) | waiting)
         unfinished = left.any(-1) | blast.active | splash.dead.any(-1)
         return state, left, blast, splash, (again, event.way), unfinished
 

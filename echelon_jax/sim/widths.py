@@ -25,8 +25,8 @@ class LoopWidths:
         ray_steps: cells a ray advances in one turn of its loop.
         walk_steps: the same for the short rays of projectiles and splash.
         projectiles: projectiles of an arena that are evaluated in a round.
-        wrecks: arenas that get a wreck in a round.
-        blasts: arenas whose explosion is worked on in a round.
+        wrecks: arenas that get a wreck, or lose the voxels of an explosion, in a round.
+        blasts: arenas whose explosion hurts mechs in a round.
         resets: arenas whose maps are copied in a round of resets.
         compaction_rounds: how often the rays of the modern observation that are still under way are packed together.
         move_unroll: mechs of the movement phase that are written out in one turn of its loop.
@@ -79,7 +79,7 @@ def gpu_widths(arenas: int) -> LoopWidths:
         ray_steps=14,
         walk_steps=8,
         projectiles=1024,
-        wrecks=arenas,
+        wrecks=max(64, arenas // 8),
         blasts=arenas,
         resets=64,
         compaction_rounds=0,

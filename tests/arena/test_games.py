@@ -138,6 +138,12 @@ def test_retire_takes_an_entry_out_of_the_ladder(tmp_path: Path, capsys: pytest.
     assert [entry["name"] for entry in json.loads(capsys.readouterr().out)] == ["scripted"]
 
 
+def test_flags_of_another_game_than_the_leagues_are_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    League.create(tmp_path / "league", GAME)
+    error = told(capsys, "add", "random", "--size", "32", "--league", str(tmp_path / "league"))
+    assert "they differ in size_x, size_y" in error
+
+
 @pytest.mark.parametrize(
     ("arguments", "sentence"),
     [

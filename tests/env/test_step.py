@@ -201,7 +201,7 @@ def small():
     return env, env.params(env.make_bank(generate_worlds(SMALL, range(4))))
 
 
-def stroll(config, rules, state, commands, noise):
+def stroll(config, rules, state, commands, noise, widths=None):
     """Stands in for the simulation where only what is around it matters: everybody walks along x."""
     mechs = state.mechs
     moved = mechs.position.at[..., 0].add(jnp.where(mechs.alive, commands.throttle[..., 0], 0.0))

@@ -1,5 +1,7 @@
 """Counting the iterations of loops whose end is data."""
 
+from echelon_jax.gpu.phases import PHASES
+from echelon_jax.gpu.report import known_trips
 from echelon_jax.gpu.trips import counted_loops
 
 
@@ -20,3 +22,12 @@ def test_a_counted_loop_returns_what_the_plain_one_does_and_reports_its_iteratio
     assert seen == [6]  # 100, 50, 25, 12, 6, 3, 1
     assert jax.lax.while_loop(lambda c: c < 3, lambda c: c + 1, 0) == 3  # the plain one is back
     assert seen == [6]
+
+
+def test_counts_made_before_are_of_loops_in_a_phase() -> None:
+    iterations, source = known_trips()
+    assert source
+    roots = {function for _, functions in PHASES for function in functions}
+    for key, count in iterations.items():
+        assert key.split("/")[0] in roots, key
+        assert count >= 0

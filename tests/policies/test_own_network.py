@@ -78,7 +78,7 @@ def test_what_is_no_network_is_refused(given, sentence):
 
 @pytest.mark.parametrize("given", [CountingAgent(), CountingAgent, lambda env_config: CountingAgent(env_config)])
 def test_the_trainer_takes_an_opponent_or_what_makes_one(given):
-    assert given_opponent(given, "random", CONFIG) == CountingAgent(CONFIG)
+    assert given_opponent(given, CONFIG) == CountingAgent(CONFIG)
 
 
 def test_what_is_no_opponent_is_refused():

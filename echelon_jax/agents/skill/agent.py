@@ -1,6 +1,6 @@
 """The skilled opponent: one function for all levels, for every mech of a batch of arenas (docs/opponents.md).
 
-It reads the true state, within what its level knows; all noise is given. The strength of an arena is a number from 0
+It reads the true state, as far as its level knows it. All noise is given. The strength of an arena is a number from 0
 (trivial) to 4 (expert), so one compiled program plays every level, and different arenas may play different ones.
 """
 
@@ -31,7 +31,7 @@ ECM_SWITCH, ECM_HEAT = 0.25, 0.7  # component of a scout's secondary trigger; sh
 
 
 class SkillState(flax.struct.PyTreeNode):
-    """What the mechs and their teams remember; side layout [arenas, 2, team]."""
+    """The memory of the mechs and their teams, in the side layout [arenas, 2, team]."""
 
     strength: Float32[Array, " arenas"]  # 0 trivial to 4 expert
     begun: Bool[Array, " arenas"]  # whether the strength of this episode is drawn
@@ -60,7 +60,7 @@ class Skilled:
     config: EnvConfig
 
     def init(self, params: EnvParams, state: EnvState) -> SkillState:
-        """Return the memory of mechs that stand where `state` has them and have not acted yet."""
+        """Return the memory of mechs at their positions in `state` that have not acted yet."""
         x, y = (by_side(state.sim.mechs.position[..., axis]) for axis in range(2))
         arenas = x.shape[0]
         return SkillState(
@@ -76,7 +76,7 @@ class Skilled:
         )
 
     def reset_where(self, agent_state: SkillState, fresh_state: EnvState, mask: Bool[Array, " arenas"]) -> SkillState:
-        """Return the memory with that of `init` in the arenas of `mask`."""
+        """Return the memory, replaced by that of `init` in the arenas of `mask`."""
         fresh = self.init(None, fresh_state)  # type: ignore[arg-type]
         return jax.tree.map(
             lambda new, old: jnp.where(mask.reshape(-1, *(1,) * (old.ndim - 1)), new, old), fresh, agent_state
@@ -104,7 +104,7 @@ class Skilled:
     def act_with_noise(
         self, params: EnvParams, agent_params: AgentParams, agent_state: SkillState, state: EnvState, noise: Noise
     ) -> tuple[SkillState, Float32[Array, "arenas mechs actions"]]:
-        """`act` with its draws given."""
+        """Do the same as `act` with given draws."""
         config, mechs = self.config, state.sim.mechs
         numbers = (
             agent_params

@@ -1,4 +1,4 @@
-"""The skill levels as rows of numbers, one a level; a strength between two levels reads numbers between their rows."""
+"""The skill levels as rows of numbers. A strength between two levels interpolates between their rows."""
 
 from __future__ import annotations
 
@@ -12,21 +12,21 @@ from echelon_jax.agents.base import AgentParams
 
 
 class Skill(NamedTuple):
-    """What a level is made of, by arena; the columns of TABLE.
+    """The numbers of a level, per arena; the columns of TABLE.
 
     Attributes:
-        fire: chance that what a mech wants to fire is not withheld for a decision.
-        aim_error: standard deviation of the heading it turns to, radians; follows itself with 0.9 per decision.
-        lag: decisions between wanting another target and taking it.
-        throttle: of full speed.
-        vents_at: share of the heat cap from which on it vents.
-        heat_limit: share of the cap that a shot may bring it to; 9 never holds fire.
-        memory: seconds for which the team remembers where an enemy was that nobody sees; above 60 it knows them all.
-        spacing: how much it minds the distance to its target, 0 not at all.
-        own_range: 0 takes 5.5 voxels for every class, 1 the distance of the class.
-        avoids: how much it minds walls, lava and its own side in the way.
-        orbit: how much it prefers to move across its target's view.
-        caution: voxels by which it stands back per enemy that it is outnumbered by, and half as much again when hurt.
+        fire: probability that a mech does not hold back a wanted shot in a decision.
+        aim_error: standard deviation of the heading to which it turns, in radians; its autocorrelation is 0.9 per decision.
+        lag: decisions between the wish for another target and the change.
+        throttle: share of full speed.
+        vents_at: share of the heat cap at which it begins to vent.
+        heat_limit: largest share of the cap after a shot; with 9 it never holds fire.
+        memory: seconds for which the team remembers the position of an enemy that nobody sees; above 60 it knows them all.
+        spacing: weight of the distance to its target; 0 ignores it.
+        own_range: 0 keeps 5.5 voxels for every class, 1 the distance of the class.
+        avoids: weight of walls, lava and its own side in the way.
+        orbit: weight of motion across its target's view.
+        caution: voxels by which it stands back per enemy in excess, and half as much again when hurt.
         near, seen, weak, shared, turned, kept: weights of a target's nearness, being in sight, lost hit points, team-mates on it,
             needing no turn, and being the target already.
     """
@@ -75,7 +75,7 @@ TABLE = np.array([[row[name] for name in Skill._fields] for row in LEVELS.values
 
 
 class SkillParams(AgentParams):
-    """The strengths an arena's episode is played with: drawn evenly from `lowest` to `highest`, 0 trivial to 4 expert.
+    """The strength of an arena's episode: drawn evenly from `lowest` to `highest`, from 0 (trivial) to 4 (expert).
 
     `fire_probability` multiplies the level's own.
     """

@@ -1,4 +1,4 @@
-"""What a skilled opponent sees of a batch of arenas, in the layout [arenas, side, mech] and [arenas, side, mech, enemy]."""
+"""The view of a skilled opponent on a batch of arenas, in the layouts [arenas, side, mech] and [arenas, side, mech, enemy]."""
 
 from __future__ import annotations
 
