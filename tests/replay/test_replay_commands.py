@@ -70,7 +70,7 @@ def test_a_flag_out_of_range_is_named(stored, capsys, arguments, field):
 @pytest.mark.parametrize(
     ("arguments", "word"),
     [
-        (("--blue", "nobody"), "opponents"),
+        (("--blue", "nobody"), "nobody"),
         (("--seed", "-1"), "seed"),
         (("--out", "game.txt"), "out"),
         (("--size", "5"), "size_x"),
