@@ -44,7 +44,6 @@ class Budgeted:
 PROGRAMS = (
     Budgeted("environment, original rules, 256 arenas", "env", "original", 256),
     Budgeted("modern policy, 256 arenas", "policy", "revised", 256),
-    Budgeted("modern update, 256 arenas", "update", "revised", 256),
 )
 
 
