@@ -14,7 +14,7 @@ ROOT = Path(__file__).resolve().parents[2]
 EXAMPLES = ROOT / "examples"
 # What the output must show, besides an exit status of 0.
 SHOWN = {
-    "ppo_from_scratch.py": r"update 2: loss -?\d+\.\d+, reward -?\d+\.\d+, episodes \d",
+    "ppo_from_scratch.py": r"update 2: episodes \d+\.\d+, loss -?\d+\.\d+, reward -?\d+\.\d+",
     "own_network.py": r"(?s)update 1: loss -?\d+\.\d+, decisions of living mechs 160\n.*layers: .*gru",
     "own_reward.py": r"(?s)spread: 0\.\d+ per mech over 2 decisions\n.*hold_fire: 0\.\d+ per mech",
     "own_opponent.py": r"games 2: won \d, drawn \d, lost \d",

@@ -63,9 +63,10 @@ def test_whole_episodes_agree_in_float32(rows):
 def test_whole_episodes_agree_in_float64(rows):
     teams, mechs = TEAMS[rows]
     seen, done, alive = modern_sequence(teams, mechs=mechs)
+    narrow = random_modern(2)  # a policy is made in float32; only its arithmetic is widened
     with jax.enable_x64(True):
-        policy = wide(random_modern(2))
-        module = torch_module(random_modern(2)).double()
+        policy = wide(narrow)
+        module = torch_module(narrow).double()
         module.load_state_dict({name: torch.from_numpy(value) for name, value in state_arrays(policy).items()})
         worst = worst_by_head(policy, module, seen.astype(np.float64), done, alive)
     assert max(worst.values()) <= 1e-9, worst

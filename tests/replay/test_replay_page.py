@@ -58,7 +58,7 @@ def page(browser, replay, tmp_path_factory):
     page.on("pageerror", lambda e: page.complaints.append(str(e)))
     page.on("request", lambda r: page.requests.append(r.url))
     page.goto(f"{path.as_uri()}#paused")
-    page.wait_for_function("globalThis.echelon && document.getElementById('message').hidden")
+    page.wait_for_function("() => globalThis.echelon && document.getElementById('message').hidden")
     yield page
     page.close()
 
@@ -218,7 +218,7 @@ def test_arrows_step_one_decision_and_home_and_end_go_to_the_ends(page, replay):
 
 def test_space_plays_and_pauses(page):
     page.keyboard.press("Space")
-    page.wait_for_function("echelon.playing && echelon.t > 0.5")
+    page.wait_for_function("() => echelon.playing && echelon.t > 0.5")
     page.keyboard.press("Space")
     stopped = page.evaluate("echelon.t")
     redraw(page)

@@ -70,10 +70,10 @@ def test_phases_compiled_one_by_one_agree_with_the_whole_step(cases, result, mon
     """The simulation, each phase its own program, from the same decisions; what reads the actions is not compiled at all."""
     scan = jax.lax.scan
 
-    def loop(body, carry, xs):
+    def loop(body, carry, xs, **options):
         """A scan without compilation; a scan inside a phase stays one."""
         if any(isinstance(leaf, jax.core.Tracer) for leaf in jax.tree.leaves((carry, xs))):
-            return scan(body, carry, xs)
+            return scan(body, carry, xs, **options)
         for i in range(len(jax.tree.leaves(xs)[0])):
             carry, _ = body(carry, jax.tree.map(lambda leaf, i=i: leaf[i], xs))
         return carry, None

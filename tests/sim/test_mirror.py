@@ -142,7 +142,7 @@ def on_the_lattice(case):
                 projectiles=sim.projectiles.replace(position=odd(sim.projectiles.position).astype(np.float32)),
                 smoke=sim.smoke.replace(position=odd(sim.smoke.position).astype(np.float32)),
             ),
-            place=case.state.arena_map.replace(zone=odd(zone).astype(np.float32)),
+            arena_map=case.state.arena_map.replace(zone=odd(zone).astype(np.float32)),
         )
     )
 

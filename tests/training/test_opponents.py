@@ -8,6 +8,7 @@ from echelon_jax.agents.skill.agent import SkillState
 from echelon_jax.config import EnvConfig
 from echelon_jax.env.autoreset import AutoReset
 from echelon_jax.env.environment import Echelon
+from echelon_jax.env.interfaces import observation_layout
 from echelon_jax.env.state import Bank, EnvParams
 from echelon_jax.sim.rules import sim_rules
 from echelon_jax.training.config import TrainConfig
@@ -21,7 +22,7 @@ def abstract_params() -> EnvParams:
     """The shapes of a bank of one world."""
     worlds = generate_worlds(GAME, [1])._asdict()
     mechs = GAME.num_mechs
-    worlds["observation"] = jnp.zeros((1, mechs, GAME.observation_size), jnp.float32)
+    worlds["observation"] = jnp.zeros((1, mechs, observation_layout(GAME).size), jnp.float32)
     worlds["contact_slots"] = jnp.zeros((1, mechs, 5), jnp.int32)
     bank = Bank(**{name: jax.ShapeDtypeStruct(x.shape, x.dtype) for name, x in worlds.items()})
     return EnvParams(rules=sim_rules(GAME), rewards=Echelon(GAME).default_rewards(), bank=bank)
