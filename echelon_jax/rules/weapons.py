@@ -177,6 +177,11 @@ def _check_row(w: Weapon) -> None:
         raise ValueError(
             f"splash_radius of weapon {w.name} must be at most {MAX_SPLASH_RADIUS} voxels, got {w.splash_radius}"
         )
+    elif w.splash_radius and not float(w.damage * w.splash_scale).is_integer():
+        raise ValueError(
+            f"damage of weapon {w.name} times its splash_scale must be a whole number, because voxels have whole hit points, "
+            f"got {w.damage * w.splash_scale}"
+        )
 
 
 # The original's weapons keep these numbers in recorded games; a new weapon is known by its place in the table.

@@ -50,6 +50,10 @@ def test_the_table_takes_a_hitscan_and_a_ballistic_row() -> None:
         (PULSE._replace(range=24.5), "range of weapon pulse must be at most 24 voxels, got 24.5"),
         (GUN._replace(range=25.0), "range of weapon gun must be at most 24 voxels, got 25.0"),
         (GUN._replace(splash_radius=2.6), "splash_radius of weapon gun must be at most 2.5 voxels, got 2.6"),
+        (
+            GUN._replace(damage=30.0, splash_radius=2.0, splash_scale=0.25),
+            "damage of weapon gun times its splash_scale must be a whole number",
+        ),
         (PULSE._replace(cooldown=0.0), "cooldown of weapon pulse must be above 0, got 0.0"),
         (PULSE._replace(range=-1.0), "range of weapon pulse must be above 0, got -1.0"),
         (GUN._replace(speed=0.0), "speed of weapon gun must be above 0, got 0.0"),
