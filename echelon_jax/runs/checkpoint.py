@@ -37,8 +37,13 @@ from echelon_jax.training.config import TrainConfig
 from echelon_jax.training.trainer import TrainState
 
 # Of the TrainConfig when a run is resumed.
-MAY_CHANGE = ("updates", "updates_per_call", *(f.name for f in dataclasses.fields(TrainConfig) if "guard" in f.name))
+MAY_CHANGE = (
+    "updates",
+    "updates_per_call",
+    *(f.name for f in dataclasses.fields(TrainConfig) if f.name.startswith(("guard", "validation_"))),
+)
 BEST = "best"
+TRAINING_GAMES = "training games"  # what a score is made of where no validation games are played
 _MANIFEST = "manifest.json"
 _POLICY_FIELDS = ("params", "observation_moments")
 _PARTIAL, _REPLACED = ".partial-", ".replaced-"
@@ -100,8 +105,12 @@ def snapshot(
     run: str | None = None,
     bank: Bank | None = None,
     score: float | None = None,
+    scored_by: str = TRAINING_GAMES,
 ) -> Snapshot:
-    """Copy a state to the host. The state may be consumed afterwards. `extra` is any JSON data of the caller."""
+    """Copy a state to the host. The state may be consumed afterwards. `extra` is any JSON data of the caller.
+
+    The best checkpoint is that with the highest `score`; `scored_by` says what the score is made of.
+    """
     fields = {f.name: getattr(state, f.name) for f in dataclasses.fields(state)}
     policy = {name: fields.pop(name) for name in _POLICY_FIELDS}
     manifest = {
@@ -113,6 +122,7 @@ def snapshot(
         "observation_layout": layout_hash(env_config),
         "bank": None if bank is None else dataclasses.asdict(bank),
         "score": score,
+        "scored_by": scored_by,
         "numerics": numerics(),
         "extra": dict(extra or {}),
     }
@@ -122,7 +132,7 @@ def snapshot(
 def write(run_dir: str | Path, snap: Snapshot, keep: int = 3, keep_best: bool = True) -> Path:
     """Write a snapshot, remove all but the last `keep` (and the best), and return its directory.
 
-    It becomes the best if its score is no lower than that of the best so far.
+    It becomes the best if its score is no lower than that of the best so far, or if that has a score of another kind.
 
     Raises:
         CheckpointError: the directory cannot be written or the disk is full; earlier checkpoints stay.
@@ -142,10 +152,8 @@ def write(run_dir: str | Path, snap: Snapshot, keep: int = 3, keep_best: bool = 
         (partial / _MANIFEST).write_text(json.dumps(manifest, indent=1))
         tree_files.flush(partial)
         _put(partial, target)
-        if keep_best and snap.score is not None and snap.score >= _best_score(folder):
-            copy = folder / f"{_PARTIAL}best"
-            shutil.copytree(target, copy, copy_function=_link)
-            _put(copy, folder / BEST)
+        if keep_best and snap.score is not None and snap.score >= _best_score(folder, snap.manifest["scored_by"]):
+            _put_best(folder, target)
         for old in _all(folder)[:-keep]:
             # Not whole from the first moment on: a removal that is cut short leaves no half checkpoint.
             gone = old.rename(folder / f"{_PARTIAL}{old.name}")
@@ -192,6 +200,44 @@ def find(path: str | Path) -> Path:
 def saved_updates(run_dir: str | Path) -> list[int]:
     """Return the updates of the whole checkpoints of a run directory, in order."""
     return [int(path.name.removeprefix(_REPLACED)) for path in _all(Path(run_dir).absolute() / "checkpoints")]
+
+
+def at_update(run_dir: str | Path, update: int) -> Path:
+    """Return the checkpoint of a run that was saved after so many updates.
+
+    Raises:
+        CheckpointError: there is none; the sentence names those that there are.
+    """
+    saved = dict(zip(saved_updates(run_dir), _all(Path(run_dir).absolute() / "checkpoints"), strict=True))
+    if update not in saved:
+        kept = f"it keeps those of {', '.join(map(str, saved))}" if saved else "it keeps none"
+        raise CheckpointError(f"{run_dir} keeps no checkpoint of update {update}; {kept}")
+    return saved[update]
+
+
+def drop_after(run_dir: str | Path, update: int) -> None:
+    """Remove the checkpoints of a run that lie after an update; a run that goes on from there makes its own.
+
+    If the best one is among them, the best of those that stay takes its place.
+
+    Raises:
+        CheckpointError: one of them cannot be removed.
+    """
+    folder = Path(run_dir).absolute() / "checkpoints"
+    try:
+        _mend(folder)
+        found = [path for path in (*_all(folder), folder / BEST) if (path / _MANIFEST).is_file()]
+        told = {path: json.loads((path / _MANIFEST).read_text()) for path in found}
+        for path in found:
+            if told[path]["update"] > update:
+                shutil.rmtree(path.rename(folder / f"{_PARTIAL}{path.name}"))
+        if folder / BEST in told and not (folder / BEST).exists():
+            kind = told[folder / BEST].get("scored_by")
+            stay = [p for p in _all(folder) if told[p]["score"] is not None and told[p].get("scored_by") == kind]
+            if stay:
+                _put_best(folder, max(reversed(stay), key=lambda p: float(told[p]["score"])))
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise CheckpointError(f"cannot remove the later checkpoints in {folder}: {first_line(error)}") from error
 
 
 def read_manifest(path: str | Path) -> Manifest:
@@ -370,10 +416,19 @@ def _put(new: Path, target: Path) -> None:
     shutil.rmtree(aside, ignore_errors=True)
 
 
-def _best_score(folder: Path) -> float:
-    """The best score so far; -inf if there is none or it cannot be read."""
+def _put_best(folder: Path, path: Path) -> None:
+    """Let a checkpoint be the best one as well."""
+    copy = folder / f"{_PARTIAL}best"
+    shutil.copytree(path, copy, copy_function=_link)
+    _put(copy, folder / BEST)
+
+
+def _best_score(folder: Path, scored_by: str) -> float:
+    """The best score of a kind so far; -inf if there is none or it cannot be read."""
     try:
-        return float(json.loads((folder / BEST / _MANIFEST).read_text())["score"])
+        manifest = json.loads((folder / BEST / _MANIFEST).read_text())
+        same_kind = manifest.get("scored_by", TRAINING_GAMES) == scored_by
+        return float(manifest["score"]) if same_kind else float("-inf")
     except (FileNotFoundError, ValueError, KeyError, TypeError):
         return float("-inf")
 

@@ -44,6 +44,7 @@ from echelon_jax.runs.progress import Progress
 from echelon_jax.runs.saver import Saver
 from echelon_jax.runs.sinks import JsonLines, Sink, Sinks, TensorBoard, drop_lines_after
 from echelon_jax.runs.tree_files import digest
+from echelon_jax.runs.validation import MakeValidator, Validations
 from echelon_jax.runs.warm_start import load_fitting, warm
 from echelon_jax.training import guard
 from echelon_jax.training.config import TrainConfig
@@ -69,6 +70,7 @@ class Runner:
         keep, keep_best: how many of the last checkpoints stay, and whether the best one stays (docs/reliability.md).
         sinks: makes what metrics go to besides metrics.jsonl and TensorBoard, from the directory and what config.json holds.
         time_parts: measure a rollout alone before training, which compiles a second program.
+        validator: makes what plays the validation games; needed where `config.validation_every` is not 0.
         launcher: a function of the trainer, a state and the environment's parameters that compiles the call (`seeds` shares one).
 
     Raises:
@@ -90,6 +92,7 @@ class Runner:
         progress: Progress | None = None,
         sinks: Callable[[Path, dict[str, Any]], Sequence[Sink]] = lambda run_dir, described: (),
         time_parts: bool = False,
+        validator: MakeValidator | None = None,
         launcher: Callable[[Train, TrainState, EnvParams], Callable[..., Any]] | None = None,
     ) -> None:
         self.run_dir, self.config, self.env_config = run_dir, config, env_config
@@ -103,6 +106,7 @@ class Runner:
         for stage in self.stages:  # what a reward does not have is said before anything is written
             self._rewards(values_at(self.stages, stage.update))
         make_network(config, env_config)  # refuses what does not go together, before anything is written
+        self.validations = Validations(validator, config, env_config)
         self.stopped = False
         self.claim = directory.look(run_dir, config, env_config, resume, at)  # refuses before anything is made
         told = None if self.claim.described is None else self.claim.described.get("start_from")
@@ -165,6 +169,7 @@ class Runner:
             self.began = True
             for name in ("metrics.jsonl", "events.jsonl"):
                 drop_lines_after(self.run_dir / name, done)
+            checkpoint.drop_after(self.run_dir, done)
             sinks.sinks[:0] = [JsonLines(self.run_dir), TensorBoard(self.run_dir, done)]
             with StopOnSignal(self.stop, self.progress), saver:
                 return self._loop(call, state, env, env_params, feeder, slices, slice_size, sinks, saver)
@@ -225,11 +230,13 @@ class Runner:
             played = line["episodes"] or 0.0
             games.append([round((line["win_rate"] or 0.0) * played), played])
             line |= self.guard_log.take(metrics.guard, at)
+            line |= self.validations.line(at)
             sinks.write(line)
             self.progress.advance(at, line, summarize(list(window), team, self.heads, config.opponent, terms))
 
         def save() -> None:
             wins, played = (sum(column) for column in zip(*games, strict=True)) if games else (0.0, 0.0)
+            trained, validated = wilson(wins, int(played))[0], self.validations.score(update)
             saver.save(
                 checkpoint.snapshot(
                     state,
@@ -238,7 +245,8 @@ class Runner:
                     extra={**extra, "games": list(games)},
                     run=self.claim.run_id,
                     bank=self._bank(update),
-                    score=wilson(wins, int(played))[0],
+                    score=validated if config.validation_every else trained,
+                    scored_by=self.validations.scored_by,
                 )
             )
 
@@ -262,7 +270,11 @@ class Runner:
             if waiting is not None:
                 report(*waiting)
             waiting = update, metrics
-            if begins_save(update, config.updates_per_call, self.save_every) and update < config.updates:
+            validates = self.validations.due(update)
+            if validates:
+                self.validations.play(state, update)
+            saves = validates or begins_save(update, config.updates_per_call, self.save_every)
+            if saves and update < config.updates:
                 report(*waiting)  # saving waits for the state anyway, and no checkpoint is ahead of its metrics
                 waiting = None
                 save()
