@@ -62,7 +62,7 @@ class GameFlags:
         return checked(EnvConfig, **fields)
 
 
-def set_up_jax(threads: int = 0) -> None:
+def set_up_jax(threads: int = 0, cpu_devices: int = 1) -> None:
     """Set XLA's flags for a GPU, then JAX for this machine (`jax_setup.set_up_jax`); must run before the first computation.
 
     The flags are those of `echelon_jax.gpu.flags`, set only where JAX may find a GPU; XLA_FLAGS overrides each of them.
@@ -71,4 +71,4 @@ def set_up_jax(threads: int = 0) -> None:
         UsageError: threads is below 0.
     """
     set_gpu_flags()
-    checked(jax_setup.set_up_jax, threads)
+    checked(jax_setup.set_up_jax, threads, cpu_devices)

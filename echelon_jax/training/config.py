@@ -34,6 +34,12 @@ class TrainConfig:
         "Arenas that are simulated side by side; even, because the learner plays blue in half of them and red in the others.",
         low=2,
     )
+    devices: int = field(
+        1,
+        "Devices that share the arenas evenly and learn together; `arenas` must be a multiple of twice this and of"
+        " `minibatches` times this. 0 for as many as there are: the cores of a CPU, or the GPUs.",
+        low=0,
+    )
     rollout_steps: int = field(128, "Decision steps of a rollout, between two updates.", low=1)
     updates: int = field(100, "Updates of the whole run.", low=1)
     updates_per_call: int = field(
@@ -219,6 +225,10 @@ class TrainConfig:
         parse(self.curriculum)
         self._divides("arenas", 2, "2, since the learner plays each side in half of the arenas")
         self._divides("arenas", self.minibatches, f"minibatches ({self.minibatches})")
+        if self.devices > 1:
+            shares = {2: "twice devices", self.minibatches: "minibatches times devices"}
+            for number, named in shares.items():
+                self._divides("arenas", number * self.devices, f"{named} ({number * self.devices})")
         if self.chunk:
             self._divides("rollout_steps", self.chunk, f"chunk ({self.chunk})")
         elif self.burn_in:
