@@ -339,7 +339,9 @@ def begins_save(update: int, per_call: int, save_every: int) -> bool:
 
 def compile_run_updates(trainer: Train, state: TrainState, env_params: EnvParams) -> Callable[..., Any]:
     """Return the compiled call of one run."""
-    return trainer.run_updates.lower(state, env_params).compile()  # type: ignore[attr-defined]
+    program = trainer.run_updates.lower(state, env_params).compile()  # type: ignore[attr-defined]
+    # The host puts new worlds and numbers into state and parameters; `place` moves only what lies elsewhere.
+    return lambda state, env_params: program(*trainer.place(state, env_params))
 
 
 class StopOnSignal:
