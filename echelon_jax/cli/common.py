@@ -10,7 +10,7 @@ import tyro
 from echelon_jax import jax_setup
 from echelon_jax.cli.errors import UsageError, checked
 from echelon_jax.cli.fields import given, override_flags
-from echelon_jax.config import INTERFACE_FIELDS, RULE_SETS, SWITCHES, EnvConfig
+from echelon_jax.config import INTERFACE_FIELDS, RULE_SETS, RULES, EnvConfig
 from echelon_jax.gpu.flags import set_gpu_flags
 
 OLD_RULE_SETS = {"mended": "revised"}  # names that earlier versions had
@@ -52,10 +52,7 @@ class GameFlags:
             raise UsageError(f"rules must be one of {', '.join(RULE_SETS)}, got {self.rules!r}")
         fields: dict[str, Any] = {"size_x": default_size, "size_y": default_size} if base is None else dict(base)
         if base is None or rules is not None:
-            revised = rules != "original"
-            fields |= dict.fromkeys(SWITCHES, revised) | dict.fromkeys(
-                INTERFACE_FIELDS, "modern" if revised else "original"
-            )
+            fields |= RULES[rules or "revised"]
         named = {"size_x": self.size, "size_y": self.size, "num_packs": self.packs, "observation_mode": self.mode}
         named |= {name: getattr(self, name) for name in INTERFACE_FIELDS}
         fields |= {name: value for name, value in named.items() if value is not None} | given(self.more)

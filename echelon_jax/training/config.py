@@ -191,16 +191,24 @@ class TrainConfig:
 
     @classmethod
     def cpu(cls, **overrides: Any) -> TrainConfig:
-        """A run of six to eight minutes on two cores, on 40 x 40 maps with five mechs a side."""
-        # At these widths about 650 us of one core per decision of an arena: 5 to 7 s per update.
-        cheap: dict[str, Any] = {"arenas": 64, "rollout_steps": 128, "updates": 60, "bank_size": 32}
-        small: dict[str, Any] = {"hidden": 64, "lstm": 64, "learning_rate_end": 0.2}
-        return cls(**{**cheap, **small, **overrides})
+        """A run of some ten minutes on two cores, on 40 x 40 maps with five mechs a side (docs/results/learning.md)."""
+        sizes: dict[str, Any] = {"arenas": 64, "devices": 0, "rollout_steps": 128, "updates": 280, "bank_size": 128}
+        update: dict[str, Any] = {"hidden": 64, "lstm": 64, "epochs": 2, "minibatches": 8}
+        decay: dict[str, Any] = {"learning_rate_end": 0.1, "entropy_end": 0.3}
+        # Mechs answer for the result after their death once they can fight; before, it keeps them out of fights.
+        result: dict[str, Any] = {"after_death": 1.0, "after_death_start": 80, "after_death_ramp": 60}
+        return cls(**{**sizes, **update, **decay, **result, **overrides})
 
     @classmethod
     def gpu(cls, **overrides: Any) -> TrainConfig:
         """Thousands of arenas on one accelerator."""
-        wide: dict[str, Any] = {"arenas": 2048, "rollout_steps": 64, "updates": 1000, "updates_per_call": 5}
+        wide: dict[str, Any] = {
+            "arenas": 2048,
+            "devices": 0,
+            "rollout_steps": 64,
+            "updates": 1000,
+            "updates_per_call": 5,
+        }
         return cls(**{**wide, "minibatches": 8, "bank_size": 512, **overrides})
 
     @classmethod

@@ -338,7 +338,7 @@ def make_train(
 
         def spread(state: TrainState, env_params: EnvParams) -> tuple[TrainState, Metrics]:
             whole = PartitionSpec()
-            parts = TrainState(**{name: whole for name in TrainState.__dataclass_fields__})
+            parts = TrainState(**dict.fromkeys(TrainState.__dataclass_fields__, whole))
             parts = parts.replace(runner_state=PartitionSpec(AXIS))  # type: ignore[attr-defined]
             # The values that leave are equal on all devices by construction (`Across`); JAX need not prove it.
             mapped = jax.shard_map(

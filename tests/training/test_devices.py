@@ -84,7 +84,9 @@ def test_each_device_plays_its_own_half_of_the_arenas_with_draws_of_its_own(lear
     first, second = (np.asarray(part.data) for part in sign.addressable_shards)
     assert not np.array_equal(first, second)
     decisions = TRAIN.arenas * TRAIN.rollout_steps * FakeEnv().config.team_size
-    np.testing.assert_array_equal(metrics.rollout.decisions, decisions)  # nobody dies, so it counts those of both devices
+    np.testing.assert_array_equal(
+        metrics.rollout.decisions, decisions
+    )  # nobody dies, so it counts those of both devices
 
 
 def test_two_devices_learn_what_one_learns(trainer):
@@ -114,9 +116,7 @@ def test_what_the_guard_finds_on_one_device_all_know():
         shape = (1, 1)
         fields = ppo.UpdateMetrics.__dataclass_fields__
         heads = len(NETWORK.head_names)
-        steps = ppo.UpdateMetrics(
-            **{n: jnp.zeros(shape + ((heads,) if n.startswith("head_") else ())) for n in fields}
-        )
+        steps = ppo.UpdateMetrics(**{n: jnp.zeros(shape + ((heads,) if n.startswith("head_") else ())) for n in fields})
         moments = batch_moments(jnp.zeros((1, 4)), jnp.ones(1, bool))
         state = guard.begin(PARAMS, moments, moments)
         units = jnp.ones(heads)
