@@ -338,7 +338,8 @@ def make_train(
 
         def spread(state: TrainState, env_params: EnvParams) -> tuple[TrainState, Metrics]:
             whole = PartitionSpec()
-            parts = TrainState(**dict.fromkeys(TrainState.__dataclass_fields__, whole))
+            specs: dict[str, Any] = dict.fromkeys(TrainState.__dataclass_fields__, whole)
+            parts = TrainState(**specs)
             parts = parts.replace(runner_state=PartitionSpec(AXIS))  # type: ignore[attr-defined]
             # The values that leave are equal on all devices by construction (`Across`); JAX need not prove it.
             mapped = jax.shard_map(
