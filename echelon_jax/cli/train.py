@@ -29,7 +29,7 @@ class TrainCommand:
     """Train a recurrent policy against an opponent, save it, and play evaluation games at the end."""
 
     preset: str | None = None
-    """`smoke` (seconds), `cpu` (the default, six to eight minutes on two cores) or `gpu`."""
+    """`smoke` (seconds), `cpu` (the default, some ten minutes on two cores) or `gpu`."""
     config: Path | None = None
     """Use the configuration of a run, RUN/config.json, instead of a preset; other flags override single fields."""
     game: tyro.conf.OmitArgPrefixes[GameFlags] = dataclasses.field(default_factory=GameFlags)
@@ -82,7 +82,10 @@ class TrainCommand:
         checked(check_seed, config.seed + self.seeds - 1, "seed + seeds - 1")
         if self.seeds > 1 and self.time_parts:
             raise UsageError("time-parts must be left out with seeds, whose rollouts are one program")
-        set_up_jax(self.threads)
+        run_dir = self.run_dir or _fresh_directory(
+            f"{self.preset or ('again' if self.config else DEFAULT_PRESET)}-{env_config.size_x}-seed{config.seed}"
+        )
+        config = self._set_up(config, run_dir)
         if self.preset == "gpu" and not self.dry_run:
             _require_gpu()
 
@@ -93,9 +96,6 @@ class TrainCommand:
 
         checked(reward_weights, config, env_config)
         checked(make_network, config, env_config)
-        run_dir = self.run_dir or _fresh_directory(
-            f"{self.preset or ('again' if self.config else DEFAULT_PRESET)}-{env_config.size_x}-seed{config.seed}"
-        )
         if self.dry_run:
             from echelon_jax.cli.plan import print_plan
 
@@ -158,6 +158,23 @@ class TrainCommand:
             return checked(TrainConfig.preset(preset, **changes).validate), env_config
         train, env = read_configuration(saved)
         return checked(TrainConfig(**{**train, **changes}).validate), self.game.config(DEFAULT_SIZE["cpu"], env)
+
+    def _set_up(self, config: TrainConfig, run_dir: Path) -> TrainConfig:
+        """Start JAX with the devices that the run needs, and return the configuration with their number."""
+        from echelon_jax.runs.checkpoint import CheckpointError
+        from echelon_jax.runs.devices import settled, virtual_devices
+
+        if self.seeds > 1:  # the learners take turns on one device
+            set_up_jax(self.threads)
+            return config
+        try:
+            set_up_jax(self.threads, virtual_devices(config, run_dir))
+
+            import jax
+
+            return settled(config, run_dir, len(jax.devices()))
+        except CheckpointError as error:
+            raise UsageError(str(error)) from error
 
     def _sinks(self, run_dir: Path, described: dict[str, Any]) -> list[Any]:
         if self.wandb is None:

@@ -37,6 +37,7 @@ from echelon_jax.runs import checkpoint, directory
 from echelon_jax.runs.checkpoint import Bank, CheckpointError, Manifest
 from echelon_jax.runs.clock import CallClock, device_megabytes, host_megabytes, time_rollout
 from echelon_jax.runs.description import describe, write_summary
+from echelon_jax.runs.devices import settled
 from echelon_jax.runs.directory import Claim
 from echelon_jax.runs.guard_log import GuardLog
 from echelon_jax.runs.lock import RunLock
@@ -92,6 +93,7 @@ class Runner:
         time_parts: bool = False,
         launcher: Callable[[Train, TrainState, EnvParams], Callable[..., Any]] | None = None,
     ) -> None:
+        config = settled(config, run_dir, len(jax.devices()))
         self.run_dir, self.config, self.env_config = run_dir, config, env_config
         self.resume, self.at, self.save_every = resume, at, save_every
         self.keep, self.keep_best = keep, keep_best
@@ -152,7 +154,7 @@ class Runner:
                 checkpoint.require_same(self.resumed, config, self.env_config, self.claim.run_id, self._bank(done))
             env_params = env.params(env.make_bank(worlds), rewards=rewards)
             del worlds  # the device has them
-            state = self._first_state(trainer, env_params)
+            state, env_params = trainer.place(self._first_state(trainer, env_params), env_params)
             self.progress.phase("compiling the training program (once, a minute or less)")
             began = time.perf_counter()
             call = self.launcher(trainer, state, env_params)
@@ -337,7 +339,9 @@ def begins_save(update: int, per_call: int, save_every: int) -> bool:
 
 def compile_run_updates(trainer: Train, state: TrainState, env_params: EnvParams) -> Callable[..., Any]:
     """Return the compiled call of one run."""
-    return trainer.run_updates.lower(state, env_params).compile()  # type: ignore[attr-defined]
+    program = trainer.run_updates.lower(state, env_params).compile()  # type: ignore[attr-defined]
+    # The host puts new worlds and numbers into state and parameters; `place` moves only what lies elsewhere.
+    return lambda state, env_params: program(*trainer.place(state, env_params))
 
 
 class StopOnSignal:

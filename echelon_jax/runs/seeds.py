@@ -147,14 +147,17 @@ def train_seeds(
 
     Raises:
         CheckpointError: as `Runner`, of the first run that failed.
-        ValueError: the last seed is larger than a seed may be.
+        ValueError: the last seed is larger than a seed may be, or `devices` asks for several.
     """
     check_seed(config.seed + count - 1, "seed + seeds - 1")
+    if config.devices > 1:
+        raise ValueError(f"devices must be 1 or 0 with several seeds, which share one device, got {config.devices}")
     folders = seed_directories(run_dir, count)
     at = common_update(folders) if resume else None
     shared = SharedCall(count)
     for number, own_dir in enumerate(folders):
-        own = dataclasses.replace(config, seed=config.seed + number)
+        # The learners take turns in one program on one device.
+        own = dataclasses.replace(config, seed=config.seed + number, devices=config.devices or 1)
         console = PlainConsole(quiet=number > 0, force_terminal=False)  # one of them speaks
         progress = Progress(own, env_config, own_dir, console)
         own_options = {"progress": progress, "launcher": shared.launcher(number), "resume": resume, "at": at, **options}

@@ -34,6 +34,12 @@ class TrainConfig:
         "Arenas that are simulated side by side; even, because the learner plays blue in half of them and red in the others.",
         low=2,
     )
+    devices: int = field(
+        1,
+        "Devices that share the arenas evenly and learn together; `arenas` must be a multiple of twice this and of"
+        " `minibatches` times this. 0 for as many as there are: the cores of a CPU, or the GPUs.",
+        low=0,
+    )
     rollout_steps: int = field(128, "Decision steps of a rollout, between two updates.", low=1)
     updates: int = field(100, "Updates of the whole run.", low=1)
     updates_per_call: int = field(
@@ -185,16 +191,24 @@ class TrainConfig:
 
     @classmethod
     def cpu(cls, **overrides: Any) -> TrainConfig:
-        """A run of six to eight minutes on two cores, on 40 x 40 maps with five mechs a side."""
-        # At these widths about 650 us of one core per decision of an arena: 5 to 7 s per update.
-        cheap: dict[str, Any] = {"arenas": 64, "rollout_steps": 128, "updates": 60, "bank_size": 32}
-        small: dict[str, Any] = {"hidden": 64, "lstm": 64, "learning_rate_end": 0.2}
-        return cls(**{**cheap, **small, **overrides})
+        """A run of some ten minutes on two cores, on 40 x 40 maps with five mechs a side (docs/results/learning.md)."""
+        sizes: dict[str, Any] = {"arenas": 64, "devices": 0, "rollout_steps": 128, "updates": 280, "bank_size": 128}
+        update: dict[str, Any] = {"hidden": 64, "lstm": 64, "epochs": 2, "minibatches": 8}
+        decay: dict[str, Any] = {"learning_rate_end": 0.1, "entropy_end": 0.3}
+        # Mechs answer for the result after their death once they can fight; before, it keeps them out of fights.
+        result: dict[str, Any] = {"after_death": 1.0, "after_death_start": 80, "after_death_ramp": 60}
+        return cls(**{**sizes, **update, **decay, **result, **overrides})
 
     @classmethod
     def gpu(cls, **overrides: Any) -> TrainConfig:
         """Thousands of arenas on one accelerator."""
-        wide: dict[str, Any] = {"arenas": 2048, "rollout_steps": 64, "updates": 1000, "updates_per_call": 5}
+        wide: dict[str, Any] = {
+            "arenas": 2048,
+            "devices": 0,
+            "rollout_steps": 64,
+            "updates": 1000,
+            "updates_per_call": 5,
+        }
         return cls(**{**wide, "minibatches": 8, "bank_size": 512, **overrides})
 
     @classmethod
@@ -219,6 +233,10 @@ class TrainConfig:
         parse(self.curriculum)
         self._divides("arenas", 2, "2, since the learner plays each side in half of the arenas")
         self._divides("arenas", self.minibatches, f"minibatches ({self.minibatches})")
+        if self.devices > 1:
+            shares = {2: "twice devices", self.minibatches: "minibatches times devices"}
+            for number, named in shares.items():
+                self._divides("arenas", number * self.devices, f"{named} ({number * self.devices})")
         if self.chunk:
             self._divides("rollout_steps", self.chunk, f"chunk ({self.chunk})")
         elif self.burn_in:

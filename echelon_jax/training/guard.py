@@ -22,6 +22,7 @@ import numpy as np
 from jaxtyping import Array, Bool, Float32, Int32
 
 from echelon_jax.env.buffers import unshared
+from echelon_jax.training.devices import ALONE, Across
 
 CAUSES = ("loss", "gradient", "parameter", "observation", "rollout", "ratio", "kl", "entropy", "spike")
 LOSSES = ("loss", "policy_loss", "value_loss", "entropy")  # of the update's metrics
@@ -164,8 +165,9 @@ def inspect_update(
     observation: Any,
     rollout: Mapping[str, Float32[Array, ...]],
     head_units: Float32[Array, " heads"],
+    across: Across = ALONE,
 ) -> Finding:
-    """Return the faults of an update.
+    """Return the faults of an update, the same on all devices.
 
     Args:
         metrics: `ppo.UpdateMetrics` of all gradient steps, [epochs, minibatches, ...]; steps left out have `stopped` 1.
@@ -188,6 +190,10 @@ def inspect_update(
     found["observation"] = _place(observation)
     number = first_bad(dict(enumerate(rollout.values())))
     found["rollout"] = number > 0, number - 1
+    for name in ("observation", "rollout"):  # these numbers are a device's own
+        bad, location = found[name]
+        latest = across.most(jnp.where(bad, location, -1).astype(jnp.int32))
+        found[name] = latest >= 0, latest
 
     # The head that moved most is the one to name. Not a number is the loss's fault, and named there.
     head_kl = jnp.where(done[:, None], steps.head_kl, 0.0)

@@ -18,6 +18,7 @@ import flax.struct
 import jax
 import jax.numpy as jnp
 import optax
+from jax.sharding import PartitionSpec
 from jaxtyping import Array, Float32, Int32, Key
 
 from echelon_jax.agents.base import Agent, AgentParams
@@ -41,6 +42,7 @@ from echelon_jax.policies.registry import NetworkFactory, given_network
 from echelon_jax.training import guard, ppo
 from echelon_jax.training.advantages import generalized_advantages
 from echelon_jax.training.config import TrainConfig
+from echelon_jax.training.devices import AXIS, Across, allowed_devices, copied_to, device_mesh, split_over
 from echelon_jax.training.metrics import Metrics
 from echelon_jax.training.rollout import BatchEnv, RunnerState, begin, collect
 
@@ -92,6 +94,8 @@ class Train:
         run_updates: (TrainState, env_params) -> (TrainState, Metrics stacked over `updates_per_call`), compiled; consumes
             the state that it is given.
         update: one update as a plain function, for tests and for larger programs.
+        place: (TrainState, env_params) -> the same on the devices of the run, as `run_updates` needs them. `init` places its
+            state; a restored state or new worlds must be placed. With one device nothing changes.
         guard_names: names of what the guard can find.
     """
 
@@ -102,6 +106,7 @@ class Train:
     init: Callable[[Key[Array, ""], EnvParams], TrainState]
     run_updates: Callable[[TrainState, EnvParams], tuple[TrainState, Metrics]]
     update: Callable[[TrainState, EnvParams], tuple[TrainState, Metrics]]
+    place: Callable[[TrainState, EnvParams], tuple[TrainState, EnvParams]]
     guard_names: guard.Names
 
 
@@ -136,10 +141,14 @@ def make_train(
             Checkpoints store the configuration, so name the network by its import path there if it is to be found again.
 
     Raises:
-        ValueError: if a field of `config` is not allowed, or `network` or `opponent` is none.
+        ValueError: if a field of `config` is not allowed, there are fewer devices than it asks for, or `network` or `opponent`
+            is none.
     """
     config.validate()
     env_config = env.config
+    devices = config.devices or allowed_devices(len(jax.devices()), config.arenas, config.minibatches)
+    across = Across(devices)
+    mesh = None if devices == 1 else device_mesh(devices)
     actor_critic = given_network(network, config, env_config)
     features = actor_critic.features
     if opponent is None:
@@ -201,7 +210,7 @@ def make_train(
         )
         read = {k: jnp.where(m, x, 0.0) for k, x, m in zip(_ROLLOUT, numbers, counts, strict=True)}
         finding = guard.inspect_update(
-            config.guard_config, state.guard, metrics, learnt.params, batch.observation, read, head_units
+            config.guard_config, state.guard, metrics, learnt.params, batch.observation, read, head_units, across
         )
         before = guard.Learner(state.params, state.optimizer, state.observation_moments, state.return_moments)
         return guard.settle(config.guard_config, state.guard, finding, before, learnt, optimizer.init(state.params))
@@ -222,7 +231,7 @@ def make_train(
             state.params,
             state.observation_moments,
             state.runner_state,
-            rollout_key,
+            across.own_key(rollout_key),
             config.rollout_steps,
             config.chunks,
         )
@@ -249,7 +258,9 @@ def make_train(
         )
 
         # The critic's units, then the update.
-        return_moments = merge(state.return_moments, batch_moments(returns, value_mask), config.return_ema_decay)
+        return_moments = merge(
+            state.return_moments, across.moments(batch_moments(returns, value_mask)), config.return_ema_decay
+        )
         batch = ppo.Batch(
             observation=rollout.observation,
             reset=rollout.reset,
@@ -271,6 +282,7 @@ def make_train(
             carries,
             batch,
             update_key,
+            across,
         )
 
         # What was seen counts from the next rollout on.
@@ -278,7 +290,7 @@ def make_train(
         learnt = guard.Learner(
             params=params,
             optimizer=optimizer_state,
-            observation_moments=merge(moments, seen) if config.normalize_observations else moments,
+            observation_moments=merge(moments, across.moments(seen)) if config.normalize_observations else moments,
             return_moments=return_moments,
         )
         learner, guarded, report = watch(state, learnt, update_metrics, batch, rollout.reward)
@@ -296,30 +308,61 @@ def make_train(
             guard=guarded,
         )
         metrics = Metrics(
-            rollout=sums,
+            rollout=across.total(sums),
             update=update_metrics,
             fire_probability=opponent_params.fire_probability,
-            value_mean=ppo.masked_mean(value, rollout.alive),
+            value_mean=across.mean(value, rollout.alive),
             return_deviation=return_deviation(return_moments),
             guard=report,
         )
         return after, metrics
 
-    def run_updates(state: TrainState, env_params: EnvParams) -> tuple[TrainState, Metrics]:
-        return jax.lax.scan(lambda s, _: precise_update(s, env_params), state, None, config.updates_per_call)
-
     def precise_update(state: TrainState, env_params: EnvParams) -> tuple[TrainState, Metrics]:
         with products_in(config.matmul_precision):
             return update(state, env_params)
+
+    def several(state: TrainState, env_params: EnvParams) -> tuple[TrainState, Metrics]:
+        return jax.lax.scan(lambda s, _: precise_update(s, env_params), state, None, config.updates_per_call)
+
+    def place(state: TrainState, env_params: EnvParams) -> tuple[TrainState, EnvParams]:
+        if mesh is None:
+            return state, env_params
+        arenas = split_over(mesh, state.runner_state)
+        learner = copied_to(mesh, state.replace(runner_state=None))  # type: ignore[attr-defined]
+        return learner.replace(runner_state=arenas), copied_to(mesh, env_params)
+
+    def on_every_device(function: Callable[..., Any]) -> Callable[..., Any]:
+        """Return a function of (state, env_params) that runs on the arenas of each device."""
+        if mesh is None:
+            return function
+
+        def spread(state: TrainState, env_params: EnvParams) -> tuple[TrainState, Metrics]:
+            whole = PartitionSpec()
+            specs: dict[str, Any] = dict.fromkeys(TrainState.__dataclass_fields__, whole)
+            parts = TrainState(**specs)
+            parts = parts.replace(runner_state=PartitionSpec(AXIS))  # type: ignore[attr-defined]
+            # The values that leave are equal on all devices by construction (`Across`); JAX need not prove it.
+            mapped = jax.shard_map(
+                function, mesh=mesh, in_specs=(parts, whole), out_specs=(parts, whole), check_vma=False
+            )
+            return mapped(state, env_params)
+
+        return spread
+
+    compiled_init = jax.jit(init)
+
+    def placed_init(key: Key[Array, ""], env_params: EnvParams) -> TrainState:
+        return place(compiled_init(key, env_params), env_params)[0]
 
     return Train(
         config=config,
         env_config=env_config,
         network=actor_critic,
         features=features,
-        init=jax.jit(init),
-        run_updates=jax.jit(run_updates, donate_argnums=0),
-        update=precise_update,
+        init=compiled_init if mesh is None else placed_init,
+        run_updates=jax.jit(on_every_device(several), donate_argnums=0),
+        update=on_every_device(precise_update),
+        place=place,
         guard_names=guard.names_of(
             jax.eval_shape(actor_critic.init, jax.random.key(0)),
             tuple(Observation.__dataclass_fields__),

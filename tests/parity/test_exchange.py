@@ -117,7 +117,9 @@ def test_rows_make_a_batch_and_a_batch_rows():
 @pytest.mark.parametrize("mode", ["full", "partial"])
 @pytest.mark.parametrize("seed", range(2))
 def test_a_row_of_the_default_game_comes_back_with_what_it_remembers(mode, seed):
-    config = EnvConfig.revised(observation_mode=mode, observation="modern", actions="modern", reward="modern")
+    config = EnvConfig.revised(
+        observation_mode=mode, comm_dim=8, observation="modern", actions="modern", reward="modern"
+    )
     row = make_case(config, seed).state
     assert row.memory is not None and (row.memory.age is None) == (mode == "full")
     assert unequal(row, to_row(config, to_reference(config, row), row)) == []

@@ -21,7 +21,7 @@ HEAVY, ENEMY, SCOUT_ROW = 0, 5, 4
 
 def make_config(**overrides):
     modern = dict.fromkeys(("observation", "actions", "reward"), "modern")
-    return EnvConfig.revised(**{"size_x": 28, "size_y": 28, **modern, **overrides})
+    return EnvConfig.revised(**{"size_x": 28, "size_y": 28, "comm_dim": 8, **modern, **overrides})
 
 
 def make_arena(config, places=None):
