@@ -200,12 +200,12 @@ def main() -> None:
     for name, (overrides, rules) in wanted.items():
         overrides = {**overrides, **more}
         marks = "_".join(f"{key}={value}" for key, value in sorted(overrides.items()))
-        place = args.work / f"{preset}_{rules}_{marks or 'plain'}"  # the same run serves several comparisons
+        directory = args.work / f"{preset}_{rules}_{marks or 'plain'}"  # the same run serves several comparisons
         for seed in args.seeds:
-            file = place / f"seed{seed}.json"
+            file = directory / f"seed{seed}.json"
             if not file.exists() and (args.variant is None or name in args.variant):
                 print(f"{name}, seed {seed}: training", flush=True)
-                run = run_seed(seed, preset, overrides, rules, args.games, place / f"seed{seed}")
+                run = run_seed(seed, preset, overrides, rules, args.games, directory / f"seed{seed}")
                 file.write_text(json.dumps(run))
             if file.exists():
                 found.setdefault(name, []).append(json.loads(file.read_text()))
