@@ -104,6 +104,7 @@ def observation(arenas: int, repeats: int, packs: int, mode: str) -> dict[str, A
 
     from echelon_jax.config import EnvConfig
     from echelon_jax.env.environment import Echelon
+    from echelon_jax.env.interfaces import observe
 
     game = {"size_x": SIZE, "size_y": SIZE, "num_packs": packs, "observation_mode": mode}
     configs = {name: EnvConfig(**game, observation=name, actions=name) for name in ("original", "modern")}

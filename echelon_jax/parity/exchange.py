@@ -16,7 +16,7 @@ from echelon_jax.config import EnvConfig
 from echelon_jax.env.state import REASONS, STATISTICS, WINNERS, EnvState
 from echelon_jax.parity.recorded.golden import counters, whole
 from echelon_jax.parity.recorded.maps import column_words
-from echelon_jax.parity.timers import ages, seconds_of
+from echelon_jax.parity.timers import ages, residues, seconds_of
 from echelon_jax.reference.environment import Arena
 from echelon_jax.reference.modern.memory import ObservationMemory
 from echelon_jax.reference.rewards import Zone

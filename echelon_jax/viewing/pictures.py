@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from echelon_jax.evaluation.behaviour import RANGE_EDGES, window
+from echelon_jax.evaluation.behaviour import MAP_CELLS, RANGE_EDGES, window
 from echelon_jax.evaluation.matches import Evaluation
 from echelon_jax.rules.weapons import WEAPON_NAMES
 from echelon_jax.viewing.extras import drawing
@@ -119,7 +119,7 @@ def draw_positions(axis: Any, evaluation: Evaluation, opponent: str, side: int) 
     axis.imshow(shares[side], origin="lower", extent=(-half, half, -half, half), cmap="magma", vmax=shares.max() or 1.0)
     axis.plot([0], [0], "+", color="white", ms=10)
     axis.set(xlabel="voxels from the zone, own spawn to the left", aspect="equal")
-    axis.set_title(f"where {'the policy' if side == 0 else literal(opponent)} was ({PLACES}x{PLACES} cells)")
+    axis.set_title(f"where {'the policy' if side == 0 else literal(opponent)} was ({MAP_CELLS}x{MAP_CELLS} cells)")
 
 
 def write_figure(path: Path, figure: Any) -> Path:

@@ -29,7 +29,6 @@ from echelon_jax.sim.state import Grid, Mechs, Projectiles, SimState, Smoke, Tal
 SHOT_T, SHOT_UID, SHOT_SHOOTER, SHOT_TARGET, SHOT_WEAPON = 0, 1, 2, 3, 4
 SHOT_POSITION, SHOT_VELOCITY, SHOT_AGE = 5, 8, 11
 CLOUD_T, CLOUD_POSITION, CLOUD_RADIUS, CLOUD_LIFE = 0, 1, 4, 5
-TELEMETRY_BINS = 16
 # A draw that the recording lacks must change nothing by itself: no interception, a hit on the body.
 NO_INTERCEPTION, BODY_HIT = 1.0, 0.5
 

@@ -7,6 +7,8 @@ import numpy as np
 from echelon_jax.config import EnvConfig
 from echelon_jax.rules.materials import SOLID, SOLID_DEBRIS
 
+TELEMETRY_BINS = 16
+
 
 def column_words(material: np.ndarray, table: np.ndarray, config: EnvConfig) -> np.ndarray:
     """[rows, columns] uint32 with bit z set where `table` holds for the voxel at level z."""
