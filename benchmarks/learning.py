@@ -17,6 +17,7 @@ into --out once all runs are there.
 from __future__ import annotations
 
 import argparse
+import hashlib
 import json
 from pathlib import Path
 from typing import Any
@@ -244,14 +245,15 @@ def main() -> None:
     found: dict[str, list[dict[str, Any]]] = {}
     for name, (overrides, rules) in wanted.items():
         overrides = {**overrides, **more}
-        marks = "_".join(f"{key}={value}" for key, value in sorted(overrides.items()))
-        place = args.work / f"{preset}_{rules}_{marks or 'plain'}"  # the same run serves several comparisons
+        comm_dim = MESSAGES.get(args.comparison, 8)
+        changes = json.dumps({**overrides, "comm_dim": comm_dim}, sort_keys=True)
+        mark = hashlib.sha256(changes.encode()).hexdigest()[:12]
+        directory = args.work / f"{preset}_{rules}_{mark}"  # the same run serves several comparisons
         for seed in args.seeds:
-            file = place / f"seed{seed}.json"
+            file = directory / f"seed{seed}.json"
             if not file.exists() and (args.variant is None or name in args.variant):
                 print(f"{name}, seed {seed}: training", flush=True)
-                comm_dim = MESSAGES.get(args.comparison, 8)
-                run = run_seed(seed, preset, overrides, rules, comm_dim, args.games, place / f"seed{seed}")
+                run = run_seed(seed, preset, overrides, rules, comm_dim, args.games, directory / f"seed{seed}")
                 file.write_text(json.dumps(run))
             if file.exists():
                 found.setdefault(name, []).append(json.loads(file.read_text()))

@@ -16,7 +16,7 @@ import jax
 from echelon_jax.agents.registry import FORMS, is_agent_name, make_agent
 from echelon_jax.config import EnvConfig
 from echelon_jax.env.environment import Echelon
-from echelon_jax.evaluation.behaviour import summarize_behaviour
+from echelon_jax.evaluation.behaviour_numbers import summarize_behaviour
 from echelon_jax.evaluation.games import Games, play, summarize_games
 from echelon_jax.evaluation.players import AgentPlayer, PolicyNumbers, PolicyPlayer
 from echelon_jax.evaluation.recording import Recorder

@@ -70,7 +70,7 @@ class Runner:
         keep, keep_best: how many of the last checkpoints stay, and whether the best one stays (docs/reliability.md).
         sinks: makes what metrics go to besides metrics.jsonl and TensorBoard, from the directory and what config.json holds.
         time_parts: measure a rollout alone before training, which compiles a second program.
-        launcher: a function of the trainer, a state and the environment's parameters that compiles the call (`seeds` shares one).
+        compile_call: compiles the call, from the trainer, a state and the parameters of the environment (`seeds` shares one).
 
     Raises:
         CheckpointError: the directory cannot be written or holds another run, or its checkpoint cannot be used.
@@ -91,14 +91,14 @@ class Runner:
         progress: Progress | None = None,
         sinks: Callable[[Path, dict[str, Any]], Sequence[Sink]] = lambda run_dir, described: (),
         time_parts: bool = False,
-        launcher: Callable[[Train, TrainState, EnvParams], Callable[..., Any]] | None = None,
+        compile_call: Callable[[Train, TrainState, EnvParams], Callable[..., Any]] | None = None,
     ) -> None:
         config = settled(config, run_dir, len(jax.devices()))
         self.run_dir, self.config, self.env_config = run_dir, config, env_config
         self.resume, self.at, self.save_every = resume, at, save_every
         self.keep, self.keep_best = keep, keep_best
         self.sinks, self.time_parts = sinks, time_parts
-        self.launcher = compile_run_updates if launcher is None else launcher
+        self.compile_call = compile_run_updates if compile_call is None else compile_call
         self.measured: dict[str, float | None] = {"seconds/compile": None, "seconds/rollout": None}
         self.progress = Progress(config, env_config, run_dir) if progress is None else progress
         self.stages = parse(config.curriculum)
@@ -157,7 +157,7 @@ class Runner:
             state, env_params = trainer.place(self._first_state(trainer, env_params), env_params)
             self.progress.phase("compiling the training program (once, a minute or less)")
             began = time.perf_counter()
-            call = self.launcher(trainer, state, env_params)
+            call = self.compile_call(trainer, state, env_params)
             compiling = time.perf_counter() - began
             self.measured["seconds/compile"] = compiling
             if self.time_parts:

@@ -67,8 +67,8 @@ class SharedCall:
         self._trainer: Train | None = None
         self._program: Any = None
 
-    def launcher(self, number: int) -> Callable[[Train, TrainState, EnvParams], Callable[..., Any]]:
-        """Return the `Runner.launcher` of run `number`, which shares the compiled program."""
+    def compile_call(self, number: int) -> Callable[[Train, TrainState, EnvParams], Callable[..., Any]]:
+        """Return the `Runner.compile_call` of run `number`, which shares the compiled program."""
 
         def compile_shared(trainer: Train, state: TrainState, env_params: EnvParams) -> Callable[..., Any]:
             self._given[number] = state, env_params
@@ -160,7 +160,13 @@ def train_seeds(
         own = dataclasses.replace(config, seed=config.seed + number, devices=config.devices or 1)
         console = PlainConsole(quiet=number > 0, force_terminal=False)  # one of them speaks
         progress = Progress(own, env_config, own_dir, console)
-        own_options = {"progress": progress, "launcher": shared.launcher(number), "resume": resume, "at": at, **options}
+        own_options = {
+            "progress": progress,
+            "compile_call": shared.compile_call(number),
+            "resume": resume,
+            "at": at,
+            **options,
+        }
         shared.runners.append(Runner(own_dir, own, env_config, **own_options))
     states: list[TrainState | None] = [None] * count
     failures: list[BaseException] = []

@@ -26,7 +26,7 @@ from echelon_jax.training.devices import ALONE, Across
 
 CAUSES = ("loss", "gradient", "parameter", "observation", "rollout", "ratio", "kl", "entropy", "spike")
 LOSSES = ("loss", "policy_loss", "value_loss", "entropy")  # of the update's metrics
-_COLUMNS = 2**16  # a place in observations is 2^16 x tensor + column
+_COLUMNS = 2**16  # a location in observations is 2^16 x tensor + column
 _MEMORY = 0.99  # share of the running loss that an update keeps
 _SEEN = 20  # updates before a loss can be a spike
 
@@ -187,7 +187,7 @@ def inspect_update(
     found["gradient"] = gradient > 0, gradient - 1
     parameter = first_bad(params)
     found["parameter"] = parameter > 0, parameter - 1
-    found["observation"] = _place(observation)
+    found["observation"] = _location(observation)
     number = first_bad(dict(enumerate(rollout.values())))
     found["rollout"] = number > 0, number - 1
     for name in ("observation", "rollout"):  # these numbers are a device's own
@@ -289,7 +289,7 @@ def events(names: Names, report: Report, first_update: int) -> list[dict[str, An
 
 def sentence(event: Mapping[str, Any]) -> str:
     """Return an event as one line of text."""
-    what = "; ".join(f"{cause} ({place})" for cause, place in event["causes"].items()) or "the guard had given up"
+    what = "; ".join(f"{cause} ({location})" for cause, location in event["causes"].items()) or "the guard had given up"
     then = (
         "the run stops"
         if event["failed"]
@@ -300,14 +300,14 @@ def sentence(event: Mapping[str, Any]) -> str:
     return f"update {event['update']} was bad: {what}; {then}"
 
 
-def _place(tree: Any) -> tuple[Bool[Array, ""], Int32[Array, ""]]:
+def _location(tree: Any) -> tuple[Bool[Array, ""], Int32[Array, ""]]:
     """Whether any leaf is not finite, and the first such leaf and column."""
-    some, place = [], []
+    some, location = [], []
     for number, leaf in enumerate(jax.tree.leaves(tree)):
         if not jnp.issubdtype(leaf.dtype, jnp.floating):
             continue
         columns = ~jnp.isfinite(leaf).all(tuple(range(leaf.ndim - 1)))
         some.append(columns.any())
-        place.append(number * _COLUMNS + columns.argmax())
+        location.append(number * _COLUMNS + columns.argmax())
     bad = jnp.stack(some)
-    return bad.any(), jnp.stack(place)[bad.argmax()].astype(jnp.int32)
+    return bad.any(), jnp.stack(location)[bad.argmax()].astype(jnp.int32)

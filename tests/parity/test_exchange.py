@@ -6,8 +6,9 @@ import pytest
 from helpers.trees import unequal
 
 from echelon_jax.config import EnvConfig
-from echelon_jax.parity.exchange import SlotNoise, ages, assign_slots, residues, row_of, stack, to_reference, to_row
+from echelon_jax.parity.exchange import SlotNoise, assign_slots, row_of, stack, to_reference, to_row
 from echelon_jax.parity.fuzzing.cases import make_case
+from echelon_jax.parity.timers import ages, residues
 from echelon_jax.reference.state import Projectile
 from echelon_jax.rules.timers import decrements
 from echelon_jax.rules.weapons import AUTOCANNON, MISSILE, WEAPONS
