@@ -20,7 +20,7 @@ import jax.numpy as jnp
 import optax
 from jaxtyping import Array, Float32, Int32, Key
 
-from echelon_jax.agents.base import Agent, AgentParams
+from echelon_jax.agents.base import Agent, AgentParams, ObservingAgent
 from echelon_jax.agents.registry import make_agent
 from echelon_jax.config import EnvConfig
 from echelon_jax.env.interfaces import reward_of
@@ -40,7 +40,10 @@ from echelon_jax.policies.precision import products_in
 from echelon_jax.policies.registry import NetworkFactory, given_network
 from echelon_jax.training import guard, ppo
 from echelon_jax.training.advantages import generalized_advantages
-from echelon_jax.training.config import TrainConfig
+from echelon_jax.training.config import LEAGUE, TrainConfig
+from echelon_jax.training.league import state as league_state
+from echelon_jax.training.league.agent import LeagueAgent
+from echelon_jax.training.league.state import LeagueState, Snapshot
 from echelon_jax.training.metrics import Metrics
 from echelon_jax.training.rollout import BatchEnv, RunnerState, begin, collect
 
@@ -79,6 +82,7 @@ class TrainState(flax.struct.PyTreeNode):
     key: Key[Array, ""]  # of the run; every draw is folded from it and the update number
     update: Int32[Array, ""]  # updates done
     guard: guard.GuardState
+    league: LeagueState | None = None  # with the opponent "league"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -93,6 +97,7 @@ class Train:
             the state that it is given.
         update: one update as a plain function, for tests and for larger programs.
         guard_names: names of what the guard can find.
+        members: names of the opponent's members, for a league.
     """
 
     config: TrainConfig
@@ -103,6 +108,7 @@ class Train:
     run_updates: Callable[[TrainState, EnvParams], tuple[TrainState, Metrics]]
     update: Callable[[TrainState, EnvParams], tuple[TrainState, Metrics]]
     guard_names: guard.Names
+    members: tuple[str, ...] = ()
 
 
 def given_opponent(given: Agent | Callable[[EnvConfig], Agent], env_config: EnvConfig) -> Agent:
@@ -142,7 +148,14 @@ def make_train(
     env_config = env.config
     actor_critic = given_network(network, config, env_config)
     features = actor_critic.features
-    if opponent is None:
+    league: LeagueAgent | None = None
+    agent: Agent | ObservingAgent
+    if opponent is None and config.opponent == LEAGUE:
+        agent = league = LeagueAgent(
+            env_config, actor_critic, config.observation_clip or None, config.league_slots, config.league_names
+        )
+        opponent_numbers = AgentParams(fire_probability=jnp.float32(1.0))
+    elif opponent is None:
         agent, opponent_numbers = make_agent(config.opponent, env_config, alone=True)
     else:
         agent = given_opponent(opponent, env_config)
@@ -169,6 +182,9 @@ def make_train(
             key=run_key,
             update=jnp.zeros((), jnp.int32),
             guard=guard.begin(params, empty_moments(features.own_size), empty_moments()),
+            league=None
+            if league is None
+            else league_state.begin(params, empty_moments(features.own_size), league.slots, len(league.names)),
         )
 
     rate_end = config.learning_rate_end if config.anneal else 1.0
@@ -209,6 +225,9 @@ def make_train(
     def update(state: TrainState, env_params: EnvParams) -> tuple[TrainState, Metrics]:
         rollout_key, update_key = jax.random.split(jax.random.fold_in(state.key, state.update))
         opponent_params = opponent_numbers.replace(fire_probability=state.opponent_fire.at(state.update))
+        if league is not None and state.league is not None:
+            current = Snapshot(state.params, state.observation_moments)
+            opponent_params = league.numbers(config.league_draw_config, state.league, current, opponent_params.fire_probability)
 
         # Rollout; parameters and normaliser stay as they are throughout.
         runner_state, rollout, carries, last_value, sums, seen = collect(
@@ -294,6 +313,9 @@ def make_train(
             key=state.key,
             update=state.update + 1,
             guard=guarded,
+            league=None
+            if state.league is None or sums.league is None
+            else league_state.after_update(state.league, sums.league, config.league_decay),
         )
         metrics = Metrics(
             rollout=sums,
@@ -326,4 +348,5 @@ def make_train(
             _ROLLOUT,
             actor_critic.head_names,
         ),
+        members=() if league is None else league.labels,
     )
