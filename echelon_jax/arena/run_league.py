@@ -3,9 +3,10 @@
     RUN/league/                    a league like any other (`league`)
                history/<update>    its file after each submission
 
-After every `league_every` updates, and after the last one, the learner joins as a candidate. Its training games since the last submission are its first
-results: one rating period against every opponent that it met. The rules of the league promote and retire. Then the new policy is
-offered to a slot: an empty one, else that of a retired entry, else that of the opponent that the learner beats most often.
+After every `league_every` updates, and after the last one, the learner joins as a candidate. Its training games since the last
+submission are its first results: one rating period against every opponent that it met. The rules of the league promote and retire.
+Then the new policy is offered to a slot: an empty one, else that of a retired entry, else that of the opponent that the learner
+beats most often.
 
 A resumed run takes the league back to the submission that its checkpoint knows, so that nothing is rated twice.
 """

@@ -196,7 +196,6 @@ class TrainCommand:
         console.print(games_table(f"{run_dir} after update {policy.update}", results))
         console.print(behaviour_table(results))
 
-
     def _write_matrix(self, run_dir: Path, seed: int) -> None:
         """Write who beats whom in the run's league, as JSON, as a table and as a picture."""
         import json

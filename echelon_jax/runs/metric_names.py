@@ -30,7 +30,7 @@ MEANINGS: dict[str, dict[str, str]] = {
         "loss_rate": "share of them that the learner lost",
         "draw_rate": "share of draws",
         "win_rate/as_*": "win rate of the arenas in which the learner is blue or red",
-        "win_rate/against_*": "win rate against the opponent of that name; in a league `current`, `slot1` to `slotK` and the agents",
+        "win_rate/against_*": "win rate against the opponent of that name; in a league `current`, `slot1` to `slotK`, agents",
         "episodes/against_*": "number of them against that member of a league",
         "ended_by/*": "share of them that ended in this way",
         "episode_length": "mean number of decisions",

@@ -35,8 +35,8 @@ from echelon_jax.intervals import wilson
 from echelon_jax.policies.registry import make_network
 from echelon_jax.runs import checkpoint, directory
 from echelon_jax.runs.checkpoint import Bank, CheckpointError, Manifest
-from echelon_jax.runs.companion import Companion
 from echelon_jax.runs.clock import CallClock, device_megabytes, host_megabytes, time_rollout
+from echelon_jax.runs.companion import Companion
 from echelon_jax.runs.description import describe, write_summary
 from echelon_jax.runs.directory import Claim
 from echelon_jax.runs.guard_log import GuardLog

@@ -129,7 +129,9 @@ class TrainConfig:
     )
     league_slots: int = field(8, "Frozen policies that a league holds on the device.", low=1, high=256)
     league_every: int = field(
-        10, "Updates between two submissions of the policy to the run's league; a multiple of `updates_per_call`.", low=1
+        10,
+        "Updates between two submissions of the policy to the run's league; a multiple of `updates_per_call`.",
+        low=1,
     )
     league_draw: str = field(
         "hard",

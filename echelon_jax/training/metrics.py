@@ -136,7 +136,9 @@ def add_step(
         class_in_zone=by_class(in_zone),
         class_components=by_class(components),
         class_deaths=by_class(died),
-        league=None if sums.league is None or member is None else league.count_results(
+        league=None
+        if sums.league is None or member is None
+        else league.count_results(
             league.no_sums(sums.league.playing.shape[0]), member, over, info.winner == side, info.winner == 2
         ),
     )

@@ -227,7 +227,9 @@ def make_train(
         opponent_params = opponent_numbers.replace(fire_probability=state.opponent_fire.at(state.update))
         if league is not None and state.league is not None:
             current = Snapshot(state.params, state.observation_moments)
-            opponent_params = league.numbers(config.league_draw_config, state.league, current, opponent_params.fire_probability)
+            opponent_params = league.numbers(
+                config.league_draw_config, state.league, current, opponent_params.fire_probability
+            )
 
         # Rollout; parameters and normaliser stay as they are throughout.
         runner_state, rollout, carries, last_value, sums, seen = collect(

@@ -146,7 +146,9 @@ class LeagueAgent:
             agents=tuple(group.agent.init(params, state) for group in self.groups()),
         )
 
-    def reset_where(self, agent_state: LeagueMemory, fresh_state: EnvState, mask: Bool[Array, " arenas"]) -> LeagueMemory:
+    def reset_where(
+        self, agent_state: LeagueMemory, fresh_state: EnvState, mask: Bool[Array, " arenas"]
+    ) -> LeagueMemory:
         """Return the memory, emptied where an episode has just begun; its member is drawn at the first decision."""
         arenas = mask.shape[0]
         empty = self.network.initial_carry(arenas, self.config.team_size)
@@ -167,7 +169,7 @@ class LeagueAgent:
     def act_on(
         self,
         params: EnvParams,
-        agent_params: LeagueNumbers,
+        agent_params: AgentParams,
         agent_state: LeagueMemory,
         state: EnvState,
         observation: Float32[Array, "arenas mechs obs"],
@@ -175,10 +177,13 @@ class LeagueAgent:
     ) -> tuple[LeagueMemory, Float32[Array, "arenas mechs actions"]]:
         """Return the memory after acting and the actions; those of the learner's mechs are zero. Arena i draws from key i alone."""
 
+        assert isinstance(agent_params, LeagueNumbers)
+        log_weights = agent_params.log_weights
+
         def stream(number: int) -> Key[Array, " arenas"]:
             return jax.vmap(lambda key: jax.random.fold_in(key, number))(keys)
 
-        drawn = jax.vmap(lambda key: jax.random.categorical(key, agent_params.log_weights))(stream(DRAW_STREAM))
+        drawn = jax.vmap(lambda key: jax.random.categorical(key, log_weights))(stream(DRAW_STREAM))
         member = jnp.where(agent_state.begun, agent_state.member, drawn.astype(jnp.int32))
         carry, theirs = self._policies(agent_params, agent_state.carry, member, observation, stream(POLICY_STREAM))
         memories = []

@@ -6,7 +6,7 @@ So shapes are fixed, no arena is ever refused, and a block needs the parameters 
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -26,13 +26,13 @@ class Blocks(NamedTuple):
     arena: Int32[Array, "blocks size"]
     group: Int32[Array, " blocks"]
 
-    def gather(self, rows: Shaped[Array, "arenas *rest"]) -> Shaped[Array, "blocks size *rest"]:
+    def gather(self, rows: Shaped[Array, arenas * rest]) -> Shaped[Array, "blocks size *rest"]:
         """Return rows of arenas as rows of places; an empty place repeats arena 0."""
         return rows[self.arena]
 
     def scatter(
-        self, rows: Shaped[Array, "blocks size *rest"], otherwise: Shaped[Array, "arenas *rest"]
-    ) -> Shaped[Array, "arenas *rest"]:
+        self, rows: Shaped[Array, "blocks size *rest"], otherwise: Shaped[Array, arenas * rest]
+    ) -> Shaped[Array, arenas * rest]:
         """Return rows of places as rows of arenas; an arena of no group keeps its row of `otherwise`."""
         places = self.arena.size
         flat = rows.reshape(places, *rows.shape[2:])
@@ -71,6 +71,6 @@ def into_blocks(group: Int32[Array, " arenas"], groups: int, size: int) -> Block
     return Blocks(place, arena.reshape(count, size), jnp.minimum(of_block, groups - 1))
 
 
-def take(tree: Shaped[Array, "..."], group: Int32[Array, " blocks"]) -> Shaped[Array, "..."]:
+def take(tree: Any, group: Int32[Array, " blocks"]) -> Any:
     """Return the parameters of each block's group, from a tree whose leaves lead with groups."""
     return jax.tree.map(lambda leaf: leaf[group], tree)

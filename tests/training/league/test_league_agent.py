@@ -8,8 +8,10 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from helpers import league_runs
 from helpers.checkpoint_states import same
-from helpers.fake_env import CONFIG, FakeEnv, fake_params
+from helpers.fake_env import CONFIG, FakeEnv
+from helpers.league_runs import CONFIGURED, NAMES, PARAMS, SLOTS
 from helpers.small_runs import TRAIN
 
 from echelon_jax.agents.base import let_act
@@ -23,13 +25,10 @@ from echelon_jax.training.league.agent import POLICY_STREAM, LeagueAgent
 from echelon_jax.training.league.draw import DrawConfig, weights
 from echelon_jax.training.league.state import Snapshot
 from echelon_jax.training.sides import opponent_rows
-from echelon_jax.training.trainer import make_train
 
-ARENAS, SLOTS, STEPS = 128, 2, 30
-NAMES = ("helpers.fake_env:CountingAgent", "random")
+ARENAS, STEPS = 128, 30
 DRAW = DrawConfig("hard", 0.25, 0.2)
 ENV = FakeEnv()
-PARAMS = fake_params(death_rate=0.02, decided_rate=0.1)
 
 
 @pytest.fixture(scope="module")
@@ -137,12 +136,10 @@ def test_results_belong_to_the_member_that_played() -> None:
 
 # -- In the trainer -------------------------------------------------------------------------------------------------------
 
-CONFIGURED = TrainConfig(**{**TRAIN.__dict__, "opponent": "league", "league_slots": SLOTS, "league_agents": " ".join(NAMES)})
-
 
 @pytest.fixture(scope="module")
 def trainer() -> Any:
-    return make_train(ENV, CONFIGURED.validate())
+    return league_runs.trainer()
 
 
 def copied(tree: Any) -> Any:
