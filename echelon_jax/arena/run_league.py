@@ -76,6 +76,8 @@ class RunLeague:
         for name in sorted(self.agents, key=lambda name: name != ANCHOR):
             first = not self.league.read().entries
             self.league.add(name, role="anchor" if first else "candidate")
+        if update == 0:
+            state = self._fill(state)
         if remembered is not None:
             self.slots, self.last = list(remembered["slots"]), remembered["last"]
             self.waiting = None if remembered["waiting"] is None else tuple(remembered["waiting"])
@@ -103,6 +105,22 @@ class RunLeague:
         return {"slots": self.slots, "waiting": self.waiting, "last": self.last, "told": self.told}
 
     # -- Inside -----------------------------------------------------------------------------------------------------------
+
+    def _fill(self, state: TrainState) -> TrainState:
+        """Put the policies that the configuration names into the first slots."""
+        league = state.league
+        assert league is not None
+        for slot, name in enumerate(self.config.league_start.split()):
+            entry = self.league.add(name)
+            policy = self.league.policy(entry)
+            if policy.network != self.network:
+                raise LeagueError(
+                    f"league_start must name policies of this run's network ({self.config.network}, hidden {self.config.hidden}, "
+                    f"lstm {self.config.lstm}), {name} has another one"
+                )
+            self.slots[slot] = entry.id
+            league = on_device.fill(league, slot, policy.params, policy.observation_moments)
+        return state.replace(league=league)  # type: ignore[attr-defined, no-any-return]
 
     def _submit(self, update: int, state: TrainState) -> LeagueData:
         """Add the learner to the league, rate its games since the last time, and return the league after that."""

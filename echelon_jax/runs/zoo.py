@@ -57,7 +57,7 @@ def card(name: str | Path, folder: Path = FOLDER) -> dict[str, Any]:
     there = names(folder)
     if bare not in there:
         raise ZooError(
-            f"the zoo must hold the policy; it has {', '.join(ZOO + n for n in there) or 'none'}, got {name!r}"
+            f"a policy of the zoo must be one of {', '.join(ZOO + n for n in there) or 'none'}, got {str(name)!r}"
         )
     try:
         found = json.loads((folder / f"{bare}.json").read_text(encoding="utf-8"))

@@ -149,6 +149,11 @@ class TrainConfig:
         "scripted:easy scripted:medium scripted:hard",
         "Agents that play in a league besides policies: names as for `opponent`, between blanks; may be empty.",
     )
+    league_start: str = field(
+        "",
+        "Policies in the slots of a league from the start, of the same game and network: runs, checkpoints or zoo:NAME,"
+        " between blanks.",
+    )
     league_decay: float = field(
         0.95, "Decay per update of the results that a league draws by; 1 forgets nothing.", low=0.0, high=1.0
     )
@@ -273,6 +278,8 @@ class TrainConfig:
         for name in names:
             if not is_agent_name(name):
                 raise ValueError(f"league_agents must be names of agents ({FORMS}), got {name!r}")
+        if len(self.league_start.split()) > self.league_slots:
+            raise ValueError(f"league_start must name at most league_slots ({self.league_slots}) policies")
         if len(set(names)) < len(names):
             raise ValueError(f"league_agents must be different from each other, got {self.league_agents!r}")
 

@@ -43,7 +43,7 @@ from echelon_jax.training.advantages import generalized_advantages
 from echelon_jax.training.config import LEAGUE, TrainConfig
 from echelon_jax.training.league import state as league_state
 from echelon_jax.training.league.agent import LeagueAgent
-from echelon_jax.training.league.state import LeagueState, Snapshot
+from echelon_jax.training.league.state import FrozenPolicy, LeagueState
 from echelon_jax.training.metrics import Metrics
 from echelon_jax.training.rollout import BatchEnv, RunnerState, begin, collect
 
@@ -226,7 +226,7 @@ def make_train(
         rollout_key, update_key = jax.random.split(jax.random.fold_in(state.key, state.update))
         opponent_params = opponent_numbers.replace(fire_probability=state.opponent_fire.at(state.update))
         if league is not None and state.league is not None:
-            current = Snapshot(state.params, state.observation_moments)
+            current = FrozenPolicy(state.params, state.observation_moments)
             opponent_params = league.numbers(
                 config.league_draw_config, state.league, current, opponent_params.fire_probability
             )

@@ -62,7 +62,7 @@ def test_a_name_with_other_signs_is_refused(tmp_path: Path) -> None:
 
 
 def test_a_policy_that_the_zoo_does_not_hold_is_refused_with_what_it_holds() -> None:
-    with pytest.raises(CheckpointError, match=f"it has zoo:{zoo.names()[0]}.*got 'zoo:nobody'"):
+    with pytest.raises(CheckpointError, match=f"must be one of .*zoo:{zoo.names()[0]}.*got 'zoo:nobody'"):
         load_policy("zoo:nobody")
 
 

@@ -25,7 +25,7 @@ from echelon_jax.policies.acting import decide
 from echelon_jax.policies.network import Network
 from echelon_jax.training.league.blocks import block_size, into_blocks, take
 from echelon_jax.training.league.draw import DrawConfig, weights
-from echelon_jax.training.league.state import LeagueState, Snapshot, drawable
+from echelon_jax.training.league.state import FrozenPolicy, LeagueState, drawable
 from echelon_jax.training.sides import all_rows, opponent_rows
 
 DRAW_STREAM, POLICY_STREAM, AGENT_STREAM = 0, 1, 2  # folded into an arena's key
@@ -35,7 +35,7 @@ class LeagueNumbers(AgentParams):
     """What the league plays with for one rollout."""
 
     log_weights: Float32[Array, " members"]  # of the draw
-    policies: Snapshot  # leaves lead with 1 + slots; the current policy comes first
+    policies: FrozenPolicy  # leaves lead with 1 + slots; the current policy comes first
 
 
 class LeagueMemory(flax.struct.PyTreeNode):
@@ -117,7 +117,7 @@ class LeagueAgent:
         return out
 
     def numbers(
-        self, draw: DrawConfig, state: LeagueState, current: Snapshot, fire_probability: Float32[Array, ""]
+        self, draw: DrawConfig, state: LeagueState, current: FrozenPolicy, fire_probability: Float32[Array, ""]
     ) -> LeagueNumbers:
         """Return what a rollout is played with.
 
@@ -212,7 +212,7 @@ class LeagueAgent:
         own = opponent_rows(observation)
         never = jnp.zeros((1, team), bool)
 
-        def arena(policy: Snapshot, carry: Any, seen: Array, key: Array) -> tuple[Any, Array]:
+        def arena(policy: FrozenPolicy, carry: Any, seen: Array, key: Array) -> tuple[Any, Array]:
             """One arena, whatever the axes of the network's distribution are."""
             before = jax.tree.map(lambda x: x[None], carry)
             action, after, _ = decide(

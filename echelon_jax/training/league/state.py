@@ -22,7 +22,7 @@ NOBODY = -1
 FIRST_RATING = 1500.0
 
 
-class Snapshot(flax.struct.PyTreeNode):
+class FrozenPolicy(flax.struct.PyTreeNode):
     """A frozen policy: its parameters and the moments that normalise its observations."""
 
     params: Params
@@ -32,12 +32,12 @@ class Snapshot(flax.struct.PyTreeNode):
 class LeagueState(flax.struct.PyTreeNode):
     """What the league keeps on the device."""
 
-    slots: Snapshot  # leaves lead with slots
+    slots: FrozenPolicy  # leaves lead with slots
     filled: Bool[Array, " slots"]
     counts: Float32[Array, "members 3"]  # games, wins, draws of the learner, which decay from update to update
     window: Float32[Array, "members 3"]  # the same since the host last took them, undecayed
     ratings: Float32[Array, " members"]  # the host writes them
-    waiting: Snapshot
+    waiting: FrozenPolicy
     waiting_for: Int32[Array, ""]  # slot, or NOBODY
     waiting_rating: Float32[Array, ""]
 
@@ -52,7 +52,7 @@ class LeagueSums(flax.struct.PyTreeNode):
 def begin(params: Params, moments: Moments, slots: int, agents: int) -> LeagueState:
     """Return an empty league: every slot holds a copy of a policy, for its shapes only."""
     members = 1 + slots + agents
-    first = Snapshot(params, moments)
+    first = FrozenPolicy(params, moments)
     return LeagueState(
         slots=jax.tree.map(lambda x: jnp.repeat(x[None], slots, 0), first),
         filled=jnp.zeros(slots, bool),
@@ -141,7 +141,7 @@ def offer(state: LeagueState, slot: int, params: Params, moments: Moments, ratin
         raise ValueError(f"slot must be from 0 to {slots - 1}, got {slot}")
     if int(state.waiting_for) != NOBODY:
         raise ValueError(f"slot must wait: another policy waits for slot {int(state.waiting_for)}")
-    waiting: Any = Snapshot(params, moments)
+    waiting: Any = FrozenPolicy(params, moments)
     # Copies: the policy that is offered may be the learner's own, whose arrays are donated.
     offered = state.replace(  # type: ignore[attr-defined]
         waiting=jax.tree.map(lambda new, old: jnp.array(new, old.dtype, copy=True), waiting, state.waiting),
@@ -149,6 +149,17 @@ def offer(state: LeagueState, slot: int, params: Params, moments: Moments, ratin
         waiting_rating=jnp.full((), rating, jnp.float32),
     )
     return unshared(offered)
+
+
+def fill(state: LeagueState, slot: int, params: Params, moments: Moments, rating: float = FIRST_RATING) -> LeagueState:
+    """Return the league with a policy in an empty slot, at the start of a run, while nobody plays it."""
+    new: Any = FrozenPolicy(params, moments)
+    filled = state.replace(  # type: ignore[attr-defined]
+        slots=jax.tree.map(lambda x, slots: slots.at[slot].set(jnp.asarray(x, slots.dtype)), new, state.slots),
+        filled=state.filled.at[slot].set(True),
+        ratings=state.ratings.at[1 + slot].set(rating),
+    )
+    return unshared(filled)
 
 
 def take_window(state: LeagueState) -> LeagueState:

@@ -23,7 +23,7 @@ from echelon_jax.training.config import TrainConfig
 from echelon_jax.training.league import state as league
 from echelon_jax.training.league.agent import POLICY_STREAM, LeagueAgent
 from echelon_jax.training.league.draw import DrawConfig, weights
-from echelon_jax.training.league.state import Snapshot
+from echelon_jax.training.league.state import FrozenPolicy
 from echelon_jax.training.sides import opponent_rows
 
 ARENAS, STEPS = 128, 30
@@ -36,17 +36,17 @@ def agent() -> LeagueAgent:
     return LeagueAgent(CONFIG, make_network(TRAIN, CONFIG), None, SLOTS, NAMES)
 
 
-def snapshot(agent: LeagueAgent, seed: int) -> Snapshot:
+def policy_of(agent: LeagueAgent, seed: int) -> FrozenPolicy:
     """A policy of its own."""
-    return Snapshot(agent.network.init(jax.random.key(seed)), empty_moments(agent.network.features.own_size))
+    return FrozenPolicy(agent.network.init(jax.random.key(seed)), empty_moments(agent.network.features.own_size))
 
 
 @pytest.fixture(scope="module")
 def filled(agent: LeagueAgent) -> league.LeagueState:
     """A league with both slots filled, and results that make its members unequally likely."""
-    first = snapshot(agent, 0)
+    first = policy_of(agent, 0)
     empty = league.begin(first.params, first.moments, SLOTS, len(NAMES))
-    slots = jax.tree.map(lambda *x: jnp.stack(x), snapshot(agent, 1), snapshot(agent, 2))
+    slots = jax.tree.map(lambda *x: jnp.stack(x), policy_of(agent, 1), policy_of(agent, 2))
     counts = jnp.array([[0, 0, 0], [20, 18, 0], [20, 2, 0], [20, 10, 2], [20, 5, 0]], jnp.float32)
     return empty.replace(slots=slots, filled=jnp.ones(SLOTS, bool), counts=counts)
 
@@ -54,7 +54,7 @@ def filled(agent: LeagueAgent) -> league.LeagueState:
 @pytest.fixture(scope="module")
 def played(agent: LeagueAgent, filled: league.LeagueState) -> dict[str, np.ndarray]:
     """Some decisions of all arenas; the learner's side acts by the opponent's rule too, which does not matter here."""
-    numbers = agent.numbers(DRAW, filled, snapshot(agent, 0), jnp.float32(1.0))
+    numbers = agent.numbers(DRAW, filled, policy_of(agent, 0), jnp.float32(1.0))
     first, step = ENV.reset_batch(jax.random.split(jax.random.key(5), ARENAS), PARAMS)
 
     def move(carry: Any, key: Any) -> Any:
@@ -96,7 +96,7 @@ def test_a_policy_acts_with_its_own_numbers_and_a_memory_of_this_episode_alone(
     agent: LeagueAgent, filled: league.LeagueState, played: dict[str, Any]
 ) -> None:
     """The oracle replays one arena alone: one policy, one memory, emptied where an episode begins."""
-    policies = [snapshot(agent, seed) for seed in range(3)]
+    policies = [policy_of(agent, seed) for seed in range(3)]
     alone = jax.jit(lambda policy, carry, seen, key: decide(
         agent.network, None, False, policy.params, policy.moments, carry, seen, jnp.zeros((1, 5), bool), key
     ))  # fmt: skip
@@ -170,7 +170,7 @@ def test_a_policy_enters_an_empty_slot_after_the_next_update(drained: list[Any])
 
 
 def test_a_slot_drains_before_it_is_replaced(agent: LeagueAgent, filled: league.LeagueState) -> None:
-    new = snapshot(agent, 7)
+    new = policy_of(agent, 7)
     waiting = league.offer(filled.replace(window=filled.counts), 1, new.params, new.moments, 1700.0)
     assert league.drawable(waiting).tolist() == [True, True, False, True, True]
 
@@ -182,7 +182,7 @@ def test_a_slot_drains_before_it_is_replaced(agent: LeagueAgent, filled: league.
 
     done = league.after_update(still, sums, 1.0)
     assert same(jax.tree.map(lambda x: x[1], done.slots), new)
-    assert same(jax.tree.map(lambda x: x[0], done.slots), snapshot(agent, 1))
+    assert same(jax.tree.map(lambda x: x[0], done.slots), policy_of(agent, 1))
     assert int(done.waiting_for) == league.NOBODY and float(done.ratings[2]) == 1700.0
     assert done.counts[2].tolist() == done.window[2].tolist() == [0, 0, 0]  # results belong to the policy that has left
     np.testing.assert_array_equal(done.counts[3], still.counts[3])
