@@ -13,7 +13,7 @@ from helpers.small_leagues import GAME, small_policy
 from echelon_jax.agents.registry import is_agent_name
 from echelon_jax.arena.games import contestant
 from echelon_jax.arena.league import League
-from echelon_jax.evaluation.matches import opponent_player
+from echelon_jax.evaluation.matches import evaluate, opponent_player
 from echelon_jax.runs import zoo
 from echelon_jax.runs.checkpoint import CheckpointError, load_policy
 from echelon_jax.runs.policy import Policy
@@ -88,3 +88,13 @@ def test_a_name_of_the_zoo_works_wherever_a_policy_is_named(name: str, tmp_path:
     assert entry.name == told and same(league.policy(entry).params, policy.params)
     observation = jax.numpy.zeros((policy.env_config.team_size, policy.network.features.size))
     assert policy.act(observation, deterministic=True)[0].shape[0] == policy.env_config.team_size
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", zoo.names())
+def test_the_score_of_a_card_still_holds(name: str) -> None:
+    """On other maps than those of the card, and far fewer: the intervals must meet."""
+    level = "scripted:medium"
+    told = zoo.card(name)["against"][level]
+    found = evaluate(f"zoo:{name}", level, games=40, seed=7).against[level]
+    assert found["score_low"] <= told["high"] and told["low"] <= found["score_high"]
