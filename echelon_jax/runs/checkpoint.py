@@ -26,7 +26,7 @@ from echelon_jax.env.interfaces import observation_layout
 from echelon_jax.policies.network import Network
 from echelon_jax.policies.normalize import empty_moments
 from echelon_jax.policies.registry import NetworkFactory, given_network
-from echelon_jax.runs import migrations, tree_files
+from echelon_jax.runs import migrations, tree_files, zoo
 from echelon_jax.runs.checkpoint_files import (
     BEST,
     MANIFEST,
@@ -308,11 +308,17 @@ def restore(
 def load_policy(path: str | Path, network: Network | NetworkFactory | None = None) -> Policy:
     """Return the policy saved at `path` (a checkpoint, the best included, or a run directory), ready to play.
 
-    `network` is the one that was handed to `make_train`; without it the configuration of the checkpoint names it.
+    `path` may also be the name of a policy that comes with the package, such as "zoo:champion" (docs/zoo.md). `network` is the one
+    that was handed to `make_train`; without it the configuration of the checkpoint names it.
 
     Raises:
         CheckpointError: missing, foreign, damaged, or of a network that cannot be built here.
     """
+    if zoo.is_zoo_name(path):
+        try:
+            return zoo.load(path)
+        except zoo.ZooError as error:
+            raise CheckpointError(str(error)) from error
     manifest = read_manifest(path)
     try:
         made = given_network(network, manifest.config, manifest.env_config)

@@ -21,7 +21,7 @@ import optax
 from jax.sharding import PartitionSpec
 from jaxtyping import Array, Float32, Int32, Key
 
-from echelon_jax.agents.base import Agent, AgentParams
+from echelon_jax.agents.base import Agent, AgentParams, ObservingAgent
 from echelon_jax.agents.registry import make_agent
 from echelon_jax.config import EnvConfig
 from echelon_jax.env.interfaces import reward_of
@@ -41,8 +41,11 @@ from echelon_jax.policies.precision import products_in
 from echelon_jax.policies.registry import NetworkFactory, given_network
 from echelon_jax.training import guard, ppo
 from echelon_jax.training.advantages import generalized_advantages
-from echelon_jax.training.config import TrainConfig
+from echelon_jax.training.config import LEAGUE, TrainConfig
 from echelon_jax.training.devices import AXIS, Across, allowed_devices, copied_to, device_mesh, split_over
+from echelon_jax.training.league import state as league_state
+from echelon_jax.training.league.agent import LeagueAgent
+from echelon_jax.training.league.state import FrozenPolicy, LeagueState
 from echelon_jax.training.metrics import Metrics
 from echelon_jax.training.rollout import BatchEnv, RunnerState, begin, collect
 
@@ -81,6 +84,7 @@ class TrainState(flax.struct.PyTreeNode):
     key: Key[Array, ""]  # of the run; every draw is folded from it and the update number
     update: Int32[Array, ""]  # updates done
     guard: guard.GuardState
+    league: LeagueState | None = None  # with the opponent "league"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -97,6 +101,7 @@ class Train:
         place: (TrainState, env_params) -> the same on the devices of the run, as `run_updates` needs them. `init` places its
             state; a restored state or new worlds must be placed. With one device nothing changes.
         guard_names: names of what the guard can find.
+        members: names of the opponent's members, for a league.
     """
 
     config: TrainConfig
@@ -108,6 +113,7 @@ class Train:
     update: Callable[[TrainState, EnvParams], tuple[TrainState, Metrics]]
     place: Callable[[TrainState, EnvParams], tuple[TrainState, EnvParams]]
     guard_names: guard.Names
+    members: tuple[str, ...] = ()
 
 
 def given_opponent(given: Agent | Callable[[EnvConfig], Agent], env_config: EnvConfig) -> Agent:
@@ -151,7 +157,14 @@ def make_train(
     mesh = None if devices == 1 else device_mesh(devices)
     actor_critic = given_network(network, config, env_config)
     features = actor_critic.features
-    if opponent is None:
+    league: LeagueAgent | None = None
+    agent: Agent | ObservingAgent
+    if opponent is None and config.opponent == LEAGUE:
+        agent = league = LeagueAgent(
+            env_config, actor_critic, config.observation_clip or None, config.league_slots, config.league_names
+        )
+        opponent_numbers = AgentParams(fire_probability=jnp.float32(1.0))
+    elif opponent is None:
         agent, opponent_numbers = make_agent(config.opponent, env_config, alone=True)
     else:
         agent = given_opponent(opponent, env_config)
@@ -178,6 +191,9 @@ def make_train(
             key=run_key,
             update=jnp.zeros((), jnp.int32),
             guard=guard.begin(params, empty_moments(features.own_size), empty_moments()),
+            league=None
+            if league is None
+            else league_state.begin(params, empty_moments(features.own_size), league.slots, len(league.names)),
         )
 
     rate_end = config.learning_rate_end if config.anneal else 1.0
@@ -218,6 +234,11 @@ def make_train(
     def update(state: TrainState, env_params: EnvParams) -> tuple[TrainState, Metrics]:
         rollout_key, update_key = jax.random.split(jax.random.fold_in(state.key, state.update))
         opponent_params = opponent_numbers.replace(fire_probability=state.opponent_fire.at(state.update))
+        if league is not None and state.league is not None:
+            current = FrozenPolicy(state.params, state.observation_moments)
+            opponent_params = league.numbers(
+                config.league_draw_config, state.league, current, opponent_params.fire_probability
+            )
 
         # Rollout; parameters and normaliser stay as they are throughout.
         runner_state, rollout, carries, last_value, sums, seen = collect(
@@ -235,6 +256,8 @@ def make_train(
             config.rollout_steps,
             config.chunks,
         )
+
+        sums = across.total(sums)
 
         # Advantages, in reward units.
         value = to_reward_units(state.return_moments, rollout.value)
@@ -306,9 +329,12 @@ def make_train(
             key=state.key,
             update=state.update + 1,
             guard=guarded,
+            league=None
+            if state.league is None or sums.league is None
+            else league_state.after_update(state.league, sums.league, config.league_decay),
         )
         metrics = Metrics(
-            rollout=across.total(sums),
+            rollout=sums,
             update=update_metrics,
             fire_probability=opponent_params.fire_probability,
             value_mean=across.mean(value, rollout.alive),
@@ -369,4 +395,5 @@ def make_train(
             _ROLLOUT,
             actor_critic.head_names,
         ),
+        members=() if league is None else league.labels,
     )

@@ -127,3 +127,24 @@ def write_figure(path: Path, figure: Any) -> Path:
     figure.savefig(path, dpi=110)
     _plots().close(figure)
     return path
+
+
+def matrix_figure(names: list[str], scores: np.ndarray, title: str) -> Any:
+    """A figure of scores, the row's against the column's from 0 to 1; NaN stays empty.
+
+    Raises:
+        MissingExtra: matplotlib is not installed.
+    """
+    size = 2.5 + 0.5 * len(names)
+    figure, axis = _plots().subplots(figsize=(size + 1.5, size))
+    axis.imshow(np.ma.masked_invalid(scores), cmap="RdBu", vmin=0, vmax=1)
+    for row, column in np.argwhere(~np.isnan(scores)):
+        score = scores[row, column]
+        colour = "white" if abs(score - 0.5) > 0.35 else "black"
+        axis.text(column, row, f"{100 * score:.0f}", ha="center", va="center", color=colour, fontsize=8)
+    ticks = range(len(names))
+    axis.set(yticks=ticks, yticklabels=map(literal, names), xticks=ticks)
+    axis.set_xticklabels(map(literal, names), rotation=60, ha="right")
+    axis.set_title(literal(title), fontsize=9)
+    figure.tight_layout()
+    return figure
