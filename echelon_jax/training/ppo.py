@@ -160,7 +160,7 @@ def loss_and_metrics(
     mask = batch.policy_mask
     use = distribution.loss_mask(batch.raw_action) & mask[..., None]
     heads_used = use.sum(tuple(range(use.ndim - 1)), dtype=jnp.float32)
-    living, valued, used = across.total(
+    living, value_count, used = across.total(
         (mask.sum(dtype=jnp.float32), batch.value_mask.sum(dtype=jnp.float32), heads_used)
     )
     # Masked before exp: a dead mech's meaningless ratio must not become inf, whose gradient would be NaN.
@@ -170,7 +170,7 @@ def loss_and_metrics(
     policy_loss = masked_head_mean(terms, use, living).sum()
     target, old_value, value = (jnp.where(batch.value_mask, x, 0.0) for x in (batch.target, batch.value, value))
     errors = jnp.where(batch.value_mask, value_terms(value, old_value, target, config.value_clip), 0.0)
-    value_loss = errors.sum() / jnp.maximum(valued, 1.0)
+    value_loss = errors.sum() / jnp.maximum(value_count, 1.0)
     head_entropy = masked_head_mean(
         distribution.head_entropy(key), jnp.broadcast_to(mask[..., None], use.shape), living
     )

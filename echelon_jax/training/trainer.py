@@ -347,7 +347,7 @@ def make_train(
         with products_in(config.matmul_precision):
             return update(state, env_params)
 
-    def several(state: TrainState, env_params: EnvParams) -> tuple[TrainState, Metrics]:
+    def run_updates(state: TrainState, env_params: EnvParams) -> tuple[TrainState, Metrics]:
         return jax.lax.scan(lambda s, _: precise_update(s, env_params), state, None, config.updates_per_call)
 
     def place(state: TrainState, env_params: EnvParams) -> tuple[TrainState, EnvParams]:
@@ -386,7 +386,7 @@ def make_train(
         network=actor_critic,
         features=features,
         init=compiled_init if mesh is None else placed_init,
-        run_updates=jax.jit(on_every_device(several), donate_argnums=0),
+        run_updates=jax.jit(on_every_device(run_updates), donate_argnums=0),
         update=on_every_device(precise_update),
         place=place,
         guard_names=guard.names_of(
