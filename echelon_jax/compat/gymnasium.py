@@ -5,8 +5,8 @@
     env = gymnasium.make("Echelon-v1", opponent="scripted:easy")
     envs = gymnasium.make_vec("Echelon-v1", num_envs=64, opponent="scripted:easy")
 
-An observation holds one row per mech of the team, an action too. The reward is the mean over the team; `infos` hold the reward
-and the life of each mech. Needs the extra `gymnasium`.
+An observation holds one row per mech of the team, an action too. The reward is the mean over the team; infos hold the reward of
+each mech, and which mechs live. Needs the extra `gymnasium`.
 """
 
 from __future__ import annotations
@@ -94,7 +94,8 @@ class EchelonTeam(gymnasium.Env):
         info = _mech_info(step)
         if step.episode_over:
             info |= {"reason": REASONS[int(step.info.reason)], "winner": WINNERS[int(step.info.winner)]}
-        return np.array(step.observation), float(step.reward.mean()), bool(step.decided), bool(step.time_up), info
+        observation = np.array(step.final_observation)  # an environment that resets itself would show the next episode
+        return observation, float(step.reward.mean()), bool(step.decided), bool(step.time_up), info
 
     def render(self) -> Any:
         """Return an image, uint8 [height, width, 3], or a text, as `render_mode` says."""
@@ -181,21 +182,28 @@ class EchelonTeams(VectorEnv):
 
     def _infos(self, step: TeamStep) -> dict[str, Any]:
         """Gymnasium's form: every array has a mask of the arenas for which it holds."""
-        everywhere, over = np.ones(self.num_envs, bool), np.asarray(step.episode_over)
+        over = np.asarray(step.episode_over)
+        now = _mech_info(step)
+        now["alive"] = now["alive"] | over[:, None]  # everybody lives in the episode that has just begun
         infos: dict[str, Any] = {}
-        for name, values in _mech_info(step).items():
-            infos |= {name: values, f"_{name}": everywhere.copy()}
-        if over.any():
-            last = np.full(self.num_envs, None, dtype=object)
-            for i in np.flatnonzero(over):
-                last[i] = np.array(step.final_observation[i])
-            ended = {
-                "reason": np.where(over, np.array(REASONS)[np.asarray(step.info.reason)], ""),
-                "winner": np.where(over, np.array(WINNERS)[np.asarray(step.info.winner)], ""),
-            }
-            masks = {f"_{name}": over.copy() for name in ended}
-            infos |= {"final_obs": last, "_final_obs": over.copy()}
-            infos |= {"final_info": ended | masks, "_final_info": over.copy()}
+        for name, values in now.items():
+            infos |= {name: values, f"_{name}": np.ones(self.num_envs, bool)}
+        if not over.any():
+            return infos
+        ended: dict[str, np.ndarray] = {}
+        for name in ("final_obs", "reason", "winner"):
+            ended[name] = np.full(self.num_envs, None, dtype=object)
+        for i in np.flatnonzero(over):
+            ended["final_obs"][i] = np.array(step.final_observation[i])
+            ended["reason"][i] = REASONS[int(step.info.reason[i])]
+            ended["winner"][i] = WINNERS[int(step.info.winner[i])]
+        last = {"reason": ended["reason"], "winner": ended["winner"]}
+        last |= {
+            name: np.where(over[:, None], values, 0).astype(values.dtype) for name, values in _mech_info(step).items()
+        }
+        last |= {f"_{name}": over.copy() for name in tuple(last)}
+        infos |= {"final_obs": ended["final_obs"], "_final_obs": over.copy()}
+        infos |= {"final_info": last, "_final_info": over.copy()}
         return infos
 
 

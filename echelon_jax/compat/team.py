@@ -149,7 +149,7 @@ class TeamGame:
 
     def available(self, state: TeamState) -> Bool[Array, "*arenas played choices"]:
         """Return which choices the played mechs have: all of them while they live, only to wait once they are dead."""
-        living = state.observation[..., self.rows, :].any(-1)  # the dead see zeros (docs/spec/environment.md 2)
+        living = state.observation[..., self.rows, :].any(-1)  # the dead see zeros (docs/spec/environment.md 2.1)
         waiting = np.arange(len(action_table(self.config))) == WAIT
         return living[..., None] | waiting
 

@@ -57,7 +57,7 @@ def shapes(env: Any, params: Any, seen: Evidence) -> Iterator[str]:
     sizes = {
         "arenas": ARENAS,
         "mechs": env.config.num_mechs,
-        "obs": env.observation_space(params).shape[0],
+        "obs": seen.reset.observation.shape[-1],
         "terms": len(terms_of(env.config)),
     }
     for when, step in named_steps(seen):
