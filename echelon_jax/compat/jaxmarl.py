@@ -36,10 +36,12 @@ class EchelonMARL(MultiAgentEnv):
 
     Args:
         game, params: as `team.make_team_game` returns them, with automatic reset.
+        final_observation: whether infos hold the last observation of an episode that ended. JaxMARL's baselines need it off:
+            they take every info for one number for each agent.
     """
 
-    def __init__(self, game: TeamGame, params: TeamParams) -> None:
-        self.game, self.params = game, params
+    def __init__(self, game: TeamGame, params: TeamParams, final_observation: bool = False) -> None:
+        self.game, self.params, self.final_observation = game, params, final_observation
         config = self.game.config
         super().__init__(num_agents=len(self.game.agents))
         self.agents = list(self.game.agents)
@@ -85,8 +87,8 @@ class EchelonMARL(MultiAgentEnv):
             reset_state: must be None: a new episode begins in a world of the bank.
 
         Returns:
-            Observations, state, rewards, dones (with `__all__`) and infos: `final_observation`, `truncated`, `won`, for each
-            agent in the order of `agents`.
+            Observations, state, rewards, dones (with `__all__`) and infos: `truncated`, `won` and, if asked for,
+            `final_observation`, for each agent in the order of `agents`.
 
         Raises:
             ValueError: a reset_state.
@@ -102,11 +104,9 @@ class EchelonMARL(MultiAgentEnv):
         state, step = one_of_many(batched)((_typed(key), state, played), self.params)
         over = step.episode_over
         dones = {**self._named(step.terminated | step.truncated), "__all__": over}
-        infos = {
-            "final_observation": step.final_observation,
-            "truncated": step.truncated,
-            "won": jnp.broadcast_to(step.won, step.alive.shape),
-        }
+        infos = {"truncated": step.truncated, "won": jnp.broadcast_to(step.won, step.alive.shape)}
+        if self.final_observation:
+            infos["final_observation"] = step.final_observation
         return self._named(step.observation), state, self._named(step.reward), dones, infos
 
     def step_env(
@@ -138,16 +138,19 @@ def _typed(key: Array) -> Array:
     return key if jnp.issubdtype(key.dtype, jax.dtypes.prng_key) else jax.random.wrap_key_data(key)
 
 
-def make(name: str = "Echelon-v1", opponent: Any = "scripted", **options: Any) -> EchelonMARL:
+def make(
+    name: str = "Echelon-v1", opponent: Any = "scripted", final_observation: bool = False, **options: Any
+) -> EchelonMARL:
     """Return the environment of a name.
 
     Args:
         name: an environment of `echelon_jax.make`.
         opponent: who plays the other team; None makes agents for both teams.
+        final_observation: as for `EchelonMARL`.
         options: `side`, `discrete`, `worlds`, `seed`, `rules`, and fields of EnvConfig. Most of JaxMARL's baselines need
             `discrete=True`.
 
     Raises:
         ValueError: a name, an option or an opponent that is not allowed.
     """
-    return EchelonMARL(*make_team_game(name, opponent=opponent, **options))
+    return EchelonMARL(*make_team_game(name, opponent=opponent, **options), final_observation)

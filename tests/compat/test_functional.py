@@ -24,10 +24,10 @@ def jaxmarl():
     return pytest.importorskip("jaxmarl")
 
 
-def marl(**fields):
+def marl(final_observation=False, **fields):
     from echelon_jax.compat.jaxmarl import EchelonMARL
 
-    return EchelonMARL(*fake_game(**fields))
+    return EchelonMARL(*fake_game(**fields), final_observation)
 
 
 def test_jaxmarls_log_wrapper_counts_episodes_of_mapped_arenas(jaxmarl):
@@ -58,7 +58,7 @@ def test_agents_of_jaxmarl_have_stable_names_spaces_and_classes(jaxmarl):
 
 
 def test_a_dead_agent_of_jaxmarl_is_done_and_may_only_wait(jaxmarl):
-    env = marl(discrete=True, death_rate=0.4)
+    env = marl(discrete=True, death_rate=0.4, final_observation=True)
     _, state = env.reset(KEYS[0])
     actions = dict.fromkeys(env.agents, jnp.int32(0))
     _, state, _, dones, infos = env.step(KEYS[1], state, actions)
@@ -67,6 +67,7 @@ def test_a_dead_agent_of_jaxmarl_is_done_and_may_only_wait(jaxmarl):
     assert 0 < len(dead) < len(env.agents) and not dones["__all__"]
     for agent in env.agents:
         assert int(available[agent].sum()) == (1 if agent in dead else 19)
+    assert {name for name, info in infos.items() if info.shape == (2 * TEAM,)} == {"truncated", "won"}
     assert infos["final_observation"].shape == (2 * TEAM, env.observation_space("blue_0").shape[0])
 
 

@@ -220,7 +220,7 @@ def test_what_lacks_a_member_is_told_which(made):
 
 def test_api_test_raises_one_line_for_each_fault(made):
     env, params = made
-    with pytest.raises(AssertionError, match="does not keep its interface:\n- .*place in the batch"):
+    with pytest.raises(AssertionError, match=r"does not keep its interface:\n- .*place in the batch"):
         api_test(Wrapped(env, by_place), params, vmapped=False, compile=compiled)
 
 
