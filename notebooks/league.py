@@ -36,7 +36,8 @@ import matplotlib.pyplot as plt
 from echelon_jax.arena.games import crosstable, pairing_of, play_pairs
 from echelon_jax.arena.league import League
 from echelon_jax.arena.schedule import round_robin
-from echelon_jax.runs.checkpoint import at_update, saved_updates
+from echelon_jax.runs.checkpoint import saved_updates
+from echelon_jax.runs.kept import at_update
 
 # %% [markdown]
 # ## Who plays

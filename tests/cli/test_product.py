@@ -34,7 +34,7 @@ def blocks(language: str) -> list[tuple[str, str]]:
 @pytest.fixture(scope="module")
 def run_dir(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A smoke run as a user makes it, stopped by a signal after two of its three updates, with its evaluation games."""
-    place = tmp_path_factory.mktemp("runs") / "smoke"
+    directory = tmp_path_factory.mktemp("runs") / "smoke"
     advance = Progress.advance
 
     def stop_at_the_second(self: Progress, update: int, *rest: Any) -> None:
@@ -44,8 +44,8 @@ def run_dir(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(Progress, "advance", stop_at_the_second)
-        assert main([*TRAIN, "--run-dir", str(place), "--eval-games", "4"]) == 0
-    return place
+        assert main([*TRAIN, "--run-dir", str(directory), "--eval-games", "4"]) == 0
+    return directory
 
 
 def test_a_stopped_run_leaves_a_checkpoint_and_metrics_and_plays_no_games(run_dir: Path) -> None:

@@ -35,11 +35,11 @@ def echelon(*argv: str, stdout: int = subprocess.PIPE, **environment: str) -> su
     return subprocess.run(command, stdout=stdout, stderr=subprocess.PIPE, env=told, timeout=300)
 
 
-def a_run(place: Path) -> Path:
-    place.mkdir(parents=True)
+def a_run(directory: Path) -> Path:
+    directory.mkdir(parents=True)
     described = {"train": TrainConfig().__dict__, "env": EnvConfig().__dict__}
-    (place / "config.json").write_text(json.dumps(described))
-    return place
+    (directory / "config.json").write_text(json.dumps(described))
+    return directory
 
 
 # -- Terminals ------------------------------------------------------------------------------------------------------
@@ -251,9 +251,9 @@ def test_worlds_are_made_without_workers_where_there_may_be_none(daemonic: None)
 # -- Repositories ---------------------------------------------------------------------------------------------------
 
 
-def git(place: Path, *argv: str) -> str:
+def git(directory: Path, *argv: str) -> str:
     names = ["-c", "user.name=a", "-c", "user.email=a@b.c"]
-    shown = subprocess.run(["git", *names, *argv], cwd=place, capture_output=True, text=True, check=True)
+    shown = subprocess.run(["git", *names, *argv], cwd=directory, capture_output=True, text=True, check=True)
     return shown.stdout.strip()
 
 

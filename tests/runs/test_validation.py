@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from helpers.made_up_runs import CONFIG, ENV, last, make_up, run, stop_after
 
-from echelon_jax.runs import checkpoint
+from echelon_jax.runs import checkpoint, kept
 from echelon_jax.runs.checkpoint import CheckpointError
 from echelon_jax.runs.validation import Validation, Validations
 from echelon_jax.training.config import TrainConfig
@@ -121,6 +121,6 @@ def test_a_run_goes_on_from_any_checkpoint_that_it_keeps(tmp_path: Path) -> None
 
 def test_a_checkpoint_is_found_by_its_update_or_the_kept_ones_are_named(tmp_path: Path) -> None:
     run(tmp_path, keep=2, updates=3)
-    assert checkpoint.at_update(tmp_path, 3).name == "00000003"
+    assert kept.at_update(tmp_path, 3).name == "00000003"
     with pytest.raises(CheckpointError, match=r"keeps no checkpoint of update 5; it keeps those of 2, 3$"):
-        checkpoint.at_update(tmp_path, 5)
+        kept.at_update(tmp_path, 5)
