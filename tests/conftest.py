@@ -7,6 +7,7 @@ import shutil
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 ROOT = Path(__file__).resolve().parents[1]
 # Before JAX is imported: small kernels gain nothing from threads, and the suite runs in two processes.
@@ -48,6 +49,14 @@ def golden() -> Path:
 def data() -> Path:
     """The small cases that travel with the project."""
     return ROOT / "tests" / "data"
+
+
+@pytest.fixture(scope="session")
+def browser() -> Iterator[Any]:
+    """A browser for the tests of pages, or a skip with the reason."""
+    from helpers.browser import chromium
+
+    yield from chromium()
 
 
 # A worker keeps every program that it has compiled. Beyond this much memory they are dropped after a file of tests; what a later
