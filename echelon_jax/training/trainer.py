@@ -41,6 +41,7 @@ from echelon_jax.policies.registry import NetworkFactory, given_network
 from echelon_jax.training import guard, ppo
 from echelon_jax.training.advantages import generalized_advantages
 from echelon_jax.training.config import TrainConfig
+from echelon_jax.training.diagnostics import dead_units
 from echelon_jax.training.metrics import Metrics
 from echelon_jax.training.rollout import BatchEnv, RunnerState, begin, collect
 
@@ -278,7 +279,9 @@ def make_train(
         learnt = guard.Learner(
             params=params,
             optimizer=optimizer_state,
-            observation_moments=merge(moments, seen) if config.normalize_observations else moments,
+            observation_moments=merge(moments, seen, config.observation_ema_decay)
+            if config.normalize_observations
+            else moments,
             return_moments=return_moments,
         )
         learner, guarded, report = watch(state, learnt, update_metrics, batch, rollout.reward)
@@ -301,6 +304,7 @@ def make_train(
             fire_probability=opponent_params.fire_probability,
             value_mean=ppo.masked_mean(value, rollout.alive),
             return_deviation=return_deviation(return_moments),
+            dead_units=dead_units(actor_critic, state.params, rollout.observation, rollout.alive),
             guard=report,
         )
         return after, metrics

@@ -16,7 +16,8 @@ from echelon_jax.viewing.extras import drawing
 OWN, OTHER = "#4084f4", "#ec4c3e"
 
 
-def _plots() -> Any:
+def plots() -> Any:
+    """Matplotlib, drawing into files."""
     drawing("matplotlib").use("Agg")
     return drawing("matplotlib.pyplot")
 
@@ -42,7 +43,7 @@ def evaluation_figure(evaluation: Evaluation, opponent: str | None = None) -> An
     name = next(iter(evaluation.against)) if opponent is None else opponent
     if name not in evaluation.against:
         raise ValueError(f"opponent must be one of {', '.join(evaluation.against)}, got {name!r}")
-    figure, axes = _plots().subplots(2, 3, figsize=(15, 8.5))
+    figure, axes = plots().subplots(2, 3, figsize=(15, 8.5))
     behaviour = evaluation.against[name]["behaviour"]
     draw_results(axes[0, 0], evaluation)
     for axis, whose in ((axes[0, 1], "own"), (axes[0, 2], "other")):
@@ -76,7 +77,7 @@ def draw_weapons(axis: Any, behaviour: dict[str, Any]) -> None:
     """Shots per game by weapon, stacked over the distance of the nearest enemy in the arc."""
     labels, left = range_labels(), np.zeros(len(WEAPON_NAMES))
     table = np.array([behaviour["weapons"][w]["by_range"] for w in WEAPON_NAMES])
-    colours = _plots().get_cmap("viridis")(np.linspace(0, 0.95, len(labels)))
+    colours = plots().get_cmap("viridis")(np.linspace(0, 0.95, len(labels)))
     for column, label in enumerate(labels):
         axis.barh(WEAPON_NAMES, table[:, column], left=left, color=colours[column], label=label)
         left += table[:, column]
@@ -125,5 +126,5 @@ def draw_places(axis: Any, evaluation: Evaluation, opponent: str, side: int) -> 
 def write_figure(path: Path, figure: Any) -> Path:
     """Write a figure as PNG, close it, and return its path."""
     figure.savefig(path, dpi=110)
-    _plots().close(figure)
+    plots().close(figure)
     return path
