@@ -18,12 +18,12 @@ from echelon_jax.env.interfaces import action_layout, observation_layout
 from echelon_jax.jax_setup import set_up_jax
 
 SIZE = 60
-STEPS_PER_LAUNCH = 48
+STEPS_PER_CALL = 48
 AROUND = 8.0  # voxels from the zone's rim within which mechs are scattered for an observation
 
 
 def random_play(env: Any, arenas: int, worlds: int = 64) -> tuple[Any, Any, Any]:
-    """(launch, state, params): compiled random play of STEPS_PER_LAUNCH steps, and where it begins."""
+    """(play, state, params): compiled random decisions,  STEPS_PER_CALL steps, and where it begins."""
     import jax
     import jax.numpy as jnp
 
@@ -41,11 +41,11 @@ def random_play(env: Any, arenas: int, worlds: int = 64) -> tuple[Any, Any, Any]
         # Every result is used, so that nothing is optimised away.
         return state, step.observation.sum() + step.reward.sum() + step.final_observation[:, 0, 0].sum()
 
-    def launch(params: Any, state: Any, key: Any) -> tuple[Any, Any]:
-        return jax.lax.scan(lambda s, k: one(params, s, k), state, jax.random.split(key, STEPS_PER_LAUNCH))
+    def play(params: Any, state: Any, key: Any) -> tuple[Any, Any]:
+        return jax.lax.scan(lambda s, k: one(params, s, k), state, jax.random.split(key, STEPS_PER_CALL))
 
     state, _ = jax.jit(env.reset_batch)(jax.random.split(jax.random.key(0), arenas), params)
-    return jax.jit(launch, donate_argnums=1), state, params
+    return jax.jit(play, donate_argnums=1), state, params
 
 
 def switches(arenas: int, repeats: int) -> dict[str, Any]:
@@ -59,15 +59,15 @@ def switches(arenas: int, repeats: int) -> dict[str, Any]:
     games = {"none": EnvConfig.original(size_x=SIZE, size_y=SIZE), "all": EnvConfig(**kept)}
     plays = {name: list(random_play(Echelon(config), arenas)) for name, config in games.items()}
     spent = dict.fromkeys(games, 0.0)
-    launches = repeats * games["none"].max_steps // STEPS_PER_LAUNCH  # whole episodes, in step with each other
-    for number in range(-1, launches):
-        for name, (launch, state, params) in plays.items():
+    calls = repeats * games["none"].max_steps // STEPS_PER_CALL  # whole episodes, in step with each other
+    for number in range(-1, calls):
+        for name, (play, state, params) in plays.items():
             began = time.process_time()
-            plays[name][1], used = launch(params, state, jax.random.fold_in(jax.random.key(1), number + 1))
+            plays[name][1], used = play(params, state, jax.random.fold_in(jax.random.key(1), number + 1))
             used.block_until_ready()
             if number >= 0:  # the first compiles
                 spent[name] += time.process_time() - began
-    steps = launches * STEPS_PER_LAUNCH * arenas
+    steps = calls * STEPS_PER_CALL * arenas
     cost = {name: 1e6 * seconds / steps for name, seconds in spent.items()}
     return {"arenas": arenas, "env_steps": steps, "microseconds": cost, "ratio": cost["all"] / cost["none"]}
 
@@ -90,9 +90,9 @@ def advance(env: Any, arenas: int, worlds: int = 16) -> tuple[Any, Any]:
     reach, angle = (zone[:, 2:] + AROUND) * jnp.sqrt(away), 2 * jnp.pi * angle
     goal = zone[:, None, :2] + jnp.stack([reach * jnp.cos(angle), reach * jnp.sin(angle)], -1)
     start = mechs.position[..., :2]
-    place = jnp.clip(start + moment * (goal - start), 2.0, jnp.asarray([env.config.size_x, env.config.size_y]) - 2.0)
+    position = jnp.clip(start + moment * (goal - start), 2.0, jnp.asarray([env.config.size_x, env.config.size_y]) - 2.0)
     mechs = mechs.replace(
-        position=mechs.position.at[..., :2].set(place), yaw=6.28 * yaw, noise=jnp.ones_like(mechs.noise)
+        position=mechs.position.at[..., :2].set(position), yaw=6.28 * yaw, loudness=jnp.ones_like(mechs.loudness)
     )
     return params.rules, state.replace(sim=state.sim.replace(mechs=mechs))
 
@@ -103,7 +103,8 @@ def observation(arenas: int, repeats: int, packs: int, mode: str) -> dict[str, A
     import jax.numpy as jnp
 
     from echelon_jax.config import EnvConfig
-    from echelon_jax.env.environment import Echelon, look
+    from echelon_jax.env.environment import Echelon
+    from echelon_jax.env.interfaces import observe
 
     game = {"size_x": SIZE, "size_y": SIZE, "num_packs": packs, "observation_mode": mode}
     configs = {name: EnvConfig(**game, observation=name, actions=name) for name in ("original", "modern")}
@@ -111,7 +112,7 @@ def observation(arenas: int, repeats: int, packs: int, mode: str) -> dict[str, A
 
     def looking(config: Any) -> Any:
         # The last result is written over, so that no time goes into asking the system for memory.
-        run = jax.jit(lambda rules, state, last: look(config, rules, state), donate_argnums=2, keep_unused=True)
+        run = jax.jit(lambda rules, state, last: observe(config, rules, state), donate_argnums=2, keep_unused=True)
         shape = (arenas, config.num_mechs, observation_layout(config).size)
         seen = state if config.observation == "modern" else state.replace(memory=None)
         return run, seen, jnp.zeros(shape, jnp.float32)

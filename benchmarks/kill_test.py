@@ -52,13 +52,13 @@ def whole_checkpoints(run_dir: Path) -> dict[int, str | None]:
     from echelon_jax.runs import checkpoint
 
     found: dict[int, str | None] = {}
-    for place in checkpoint._all(run_dir / "checkpoints"):
+    for path in checkpoint.whole_checkpoints(run_dir / "checkpoints"):
         try:
-            manifest = checkpoint.read_manifest(place)
-            checkpoint._verify(manifest)
+            manifest = checkpoint.read_manifest(path)
+            checkpoint.verify(manifest)
             found[manifest.update] = None
         except checkpoint.CheckpointError as error:
-            found[int(place.name[-8:])] = str(error)
+            found[int(path.name[-8:])] = str(error)
     return found
 
 
@@ -119,7 +119,7 @@ def same_checkpoint(one: Path, other: Path) -> list[str]:
         a, b = tree_files.read_flat(one / part), tree_files.read_flat(other / part)
         different += sorted(set(a) ^ set(b))
         different += [k for k in a if k in b and np.asarray(a[k]).tobytes() != np.asarray(b[k]).tobytes()]
-    a, b = (json.loads((place / "manifest.json").read_text()) for place in (one, other))
+    a, b = (json.loads((directory / "manifest.json").read_text()) for directory in (one, other))
     return different + [k for k in ("update", "train", "env", "bank", "score", "extra") if a[k] != b[k]]
 
 
@@ -219,19 +219,19 @@ def _numbers_snapshot(update: int, numbers: dict[str, np.ndarray]):  # type: ign
     return checkpoint.Snapshot(update, {"x": numbers["a"]}, numbers, manifest, score)
 
 
-def _read_numbers(place: Path) -> dict[str, np.ndarray]:
+def _read_numbers(directory: Path) -> dict[str, np.ndarray]:
     from echelon_jax.runs import tree_files
 
-    return {k: np.asarray(v) for k, v in tree_files.read_flat(place / "run").items()}
+    return {k: np.asarray(v) for k, v in tree_files.read_flat(directory / "run").items()}
 
 
 # -- Both ---------------------------------------------------------------------------------------------------------------
 
 
-def part(name: str, life: Callable, kills: int, updates: int, save_every: int, place: Path, seed: int) -> bool:
+def part(name: str, life: Callable, kills: int, updates: int, save_every: int, directory: Path, seed: int) -> bool:
     """Run one part and print what was seen; true if nothing was wrong."""
     rng, tally, began = random.Random(seed), Tally(), time.perf_counter()
-    calm, killed, log = place / f"{name}-calm", place / f"{name}-killed", place / f"{name}.log"
+    calm, killed, log = directory / f"{name}-calm", directory / f"{name}-killed", directory / f"{name}.log"
     pid = life(calm, updates, log)()
     if os.waitpid(pid, 0)[1]:
         print(f"{name}: the run that nobody killed failed; see {log}")
@@ -277,16 +277,16 @@ def main() -> int:
     # Imported before the forks, and nothing computed: a process with JAX's threads must not be forked.
     import echelon_jax.runs.saver  # noqa: F401
 
-    place = given.dir or Path(tempfile.mkdtemp(prefix="kill-test-"))
-    place.mkdir(parents=True, exist_ok=True)
+    directory = given.dir or Path(tempfile.mkdtemp(prefix="kill-test-"))
+    directory.mkdir(parents=True, exist_ok=True)
     good = True
     if given.save_kills:
-        good &= part("save", save_life, given.save_kills, 16 * given.save_kills, 2, place, given.seed)
+        good &= part("save", save_life, given.save_kills, 16 * given.save_kills, 2, directory, given.seed)
     if given.train_kills:
         updates = given.train_updates or 8 * given.train_kills
-        good &= part("train", train_life, given.train_kills, updates, SAVE_EVERY, place, given.seed)
+        good &= part("train", train_life, given.train_kills, updates, SAVE_EVERY, directory, given.seed)
     if given.dir is None and good:
-        shutil.rmtree(place)
+        shutil.rmtree(directory)
     print("kill test:", "nothing lost" if good else "NOT PASSED, see above")
     return 0 if good else 1
 

@@ -4,26 +4,49 @@
     python benchmarks/learning.py ablations --seeds 0 1 2
     python benchmarks/learning.py rules
     python benchmarks/learning.py long --games 200
+    python benchmarks/learning.py goal --seeds 0 1 2 3 4 --games 400
 
-Trains one run per variant and seed with the `cpu` preset (ablations: smaller runs on 28x28 maps; long: three times the updates),
-then plays evaluation games of the untrained and of the trained policy against the scripted opponent at its full fire rate, on
-maps that training never saw, both sides of each, under the rules it was trained with. Every finished run is kept under --work, so
-that a comparison that was cut off goes on where it stopped, and `--variant NAME` lets several processes share one. Writes
-NAME.json, NAME.png and NAME.md into --out once all runs are there.
+Trains one run per variant and seed: goal with the `cpu` preset as it is, networks and rules with that of earlier versions (a
+fifth of the updates), long with three times those updates, ablations as smaller runs on 28x28 maps. Then it plays evaluation
+games of the untrained and of the trained policy against the scripted opponent at its full fire rate, on maps that training never
+saw, both sides of each, under the rules it was trained with. Every finished run is kept under --work, so that a comparison that
+was cut off goes on where it stopped, and `--variant NAME` lets several processes share one. Writes NAME.json, NAME.png and NAME.md
+into --out once all runs are there.
 """
 
 from __future__ import annotations
 
 import argparse
+import hashlib
 import json
 from pathlib import Path
 from typing import Any
 
 from echelon_jax.fields import seed_argument
 from echelon_jax.jax_setup import set_up_jax
+from echelon_jax.runs.devices import processor_cores
 
+# The `cpu` preset that the comparisons were made with, except for `goal`; messages were part of the game then.
+EARLIER = {
+    "devices": 1,
+    "updates": 60,
+    "bank_size": 32,
+    "epochs": 4,
+    "minibatches": 4,
+    "learning_rate_end": 0.2,
+    "entropy_end": 1.0,
+    "after_death": 0.0,
+    "after_death_start": 0,
+    "after_death_ramp": 30,
+}
 # The original's network with the numbers that suited it best.
-ORIGINAL_NETWORK = {"network": "original", "learning_rate": 1e-3, "entropy_coefficient": 0.001, "target_kl": 0.0}
+ORIGINAL_NETWORK = {
+    **EARLIER,
+    "network": "original",
+    "learning_rate": 1e-3,
+    "entropy_coefficient": 0.001,
+    "target_kl": 0.0,
+}
 # Ablations are many runs, so they are small ones: a quarter of the environment steps, narrower, on 28x28 maps.
 SMALL = {
     "arenas": 32,
@@ -36,6 +59,7 @@ SMALL = {
 }
 # 1.5 million environment steps. The result after a mech's death counts only once mechs can fight (docs/results/learning.md).
 LONG = {
+    **EARLIER,
     "updates": 180,
     "learning_rate_end": 0.1,
     "bank_size": 128,
@@ -46,7 +70,7 @@ LONG = {
 }
 # The variants of each comparison, as (changes of the training configuration, rules).
 COMPARISONS: dict[str, dict[str, tuple[dict[str, Any], str]]] = {
-    "networks": {"modern": ({}, "revised"), "original": (ORIGINAL_NETWORK, "revised")},
+    "networks": {"modern": (EARLIER, "revised"), "original": (ORIGINAL_NETWORK, "revised")},
     "ablations": {
         "modern": (SMALL, "revised"),
         "no_layer_norm": ({**SMALL, "layer_norm": False}, "revised"),
@@ -55,14 +79,17 @@ COMPARISONS: dict[str, dict[str, tuple[dict[str, Any], str]]] = {
     },
     "rules": {"revised": (ORIGINAL_NETWORK, "revised"), "original": (ORIGINAL_NETWORK, "original")},
     "long": {"modern": (LONG, "revised")},
+    "goal": {"modern": ({}, "revised")},
 }
-PRESETS = {"networks": "cpu", "ablations": "smoke", "rules": "cpu", "long": "cpu"}
+PRESETS = {"networks": "cpu", "ablations": "smoke", "rules": "cpu", "long": "cpu", "goal": "cpu"}
+MESSAGES = {"goal": 0}  # numbers in a message by comparison; the others were made with those of the original
 SIZES = {"smoke": 28, "cpu": 40}  # edge of the map by preset, in voxels
 TITLES = {
     "networks": "The modern network against the original's",
     "ablations": "What the parts of the modern learner do",
     "rules": "The revised game against the original's",
     "long": "Longer runs",
+    "goal": "The CPU preset, seed by seed",
 }
 SHOWN = {"win_rate": "wins in training", "zone_share": "zone share", "per_episode/damage_learner": "damage per episode"}
 JUDGED = {
@@ -92,7 +119,9 @@ def untrained(config: Any, env_config: Any) -> Any:
     return Policy(network, params, moments, config, env_config, update=0, extra={})
 
 
-def run_seed(seed: int, preset: str, overrides: dict[str, Any], rules: str, games: int, folder: Path) -> dict[str, Any]:
+def run_seed(
+    seed: int, preset: str, overrides: dict[str, Any], rules: str, comm_dim: int, games: int, folder: Path
+) -> dict[str, Any]:
     """Train one seed of a variant and evaluate it before and after."""
     from echelon_jax.config import EnvConfig
     from echelon_jax.evaluation.matches import evaluate
@@ -101,7 +130,7 @@ def run_seed(seed: int, preset: str, overrides: dict[str, Any], rules: str, game
     from echelon_jax.training.config import TrainConfig
 
     make = EnvConfig.revised if rules == "revised" else EnvConfig.original
-    env_config = make(size_x=SIZES[preset], size_y=SIZES[preset])
+    env_config = make(size_x=SIZES[preset], size_y=SIZES[preset], comm_dim=comm_dim)
     config = TrainConfig.preset(preset, **{**overrides, "seed": seed}).validate()
     resume = (folder / "checkpoints").exists()
     Runner(folder, config, env_config, resume=resume).train()
@@ -110,15 +139,16 @@ def run_seed(seed: int, preset: str, overrides: dict[str, Any], rules: str, game
     for name, policy in (("untrained", untrained(config, env_config)), ("trained", load_policy(folder))):
         result = evaluate(policy, "scripted", games=games, arenas=games, seed=EVALUATION_SEED)
         results[name] = result.against["scripted"]
-    keys = ("update", "env_steps", "env_steps_per_cpu_second", *SHOWN)
+    keys = ("update", "env_steps", "env_steps_per_second", "env_steps_per_cpu_second", "seconds/compile", *SHOWN)
     curve = [{key: line.get(key) for key in keys} for line in map(json.loads, lines)]
     # From the lines, so that a run that was cut off and resumed costs all that it cost; compiling is not in them.
     steps = config.decisions_per_update * config.updates_per_call
     cpu = sum(steps / point["env_steps_per_cpu_second"] for point in curve)
+    wall = sum(steps / point["env_steps_per_second"] for point in curve)
     kept = {
         name: {key: row[key] for key in (*JUDGED, "win_rate_low", "win_rate_high")} for name, row in results.items()
     }
-    return {"seed": seed, "cpu_seconds": cpu, "curve": curve, **kept}
+    return {"seed": seed, "cpu_seconds": cpu, "wall_seconds": wall, "curve": curve, **kept}
 
 
 def draw(variants: dict[str, list[dict[str, Any]]], path: Path) -> None:
@@ -166,8 +196,8 @@ def page(name: str, report: dict[str, Any]) -> str:
         "",
         f"![curves]({name}.png)",
         "",
-        "| variant | " + " | ".join(JUDGED.values()) + " | wins, all seeds | CPU s a run |",
-        "| --- |" + " --- |" * (len(JUDGED) + 2),
+        "| variant | " + " | ".join(JUDGED.values()) + " | wins, all seeds | CPU s a run | wall s a run |",
+        "| --- |" + " --- |" * (len(JUDGED) + 3),
     ]
     rows = {"untrained": ("untrained", first), **{key: ("trained", runs) for key, runs in variants.items()}}
     for label, (when, runs) in rows.items():
@@ -175,8 +205,20 @@ def page(name: str, report: dict[str, Any]) -> str:
         wins = sum(run[when]["win_rate"] for run in runs) * report["games"]
         low, high = wilson(wins, games)
         spans = [span([run[when][key] for run in runs]) for key in JUDGED]
-        cpu = "" if when == "untrained" else span([round(run["cpu_seconds"]) for run in runs])
-        lines.append(f"| {label} | " + " | ".join(spans) + f" | {wins / games:.1%} ({low:.1%} to {high:.1%}) | {cpu} |")
+        times = [
+            "" if when == "untrained" or key not in runs[0] else span([round(run[key]) for run in runs])
+            for key in ("cpu_seconds", "wall_seconds")
+        ]
+        wins_text = f"{wins / games:.1%} ({low:.1%} to {high:.1%})"
+        lines.append(f"| {label} | " + " | ".join([*spans, wins_text, *times]) + " |")
+    lines += ["", "| variant | seed | wins (Wilson, 95 %) | zone share |", "| --- | --- | --- | --- |"]
+    for label, runs in variants.items():
+        for run in runs:
+            result = run["trained"]
+            low, high = result["win_rate_low"], result["win_rate_high"]
+            shown = f"{result['win_rate']:.1%} ({low:.1%} to {high:.1%})"
+            lines.append(f"| {label} | {run['seed']} | {shown} | {result['zone_share']:.2f} |")
+    lines += ["", f"Commit {report['commit']}." if report.get("commit") else "", ""]
     return "\n".join(lines) + "\n"
 
 
@@ -190,22 +232,28 @@ def main() -> None:
     parser.add_argument("--games", type=int, default=GAMES)
     parser.add_argument("--out", type=Path, default=Path("docs/results"))
     parser.add_argument("--work", type=Path, default=Path("runs/learning"))
-    parser.add_argument("--threads", type=int, default=1)
+    parser.add_argument("--threads", type=int, help="XLA's; by default 1, and XLA's own choice for goal")
     args = parser.parse_args()
     preset = args.preset or PRESETS[args.comparison]
-    set_up_jax(args.threads)
+    goal = args.comparison == "goal"  # on all cores, as the command `train` does it
+    threads = (0 if goal else 1) if args.threads is None else args.threads
+    set_up_jax(threads, processor_cores() if goal else 1)
+    from echelon_jax.runs.description import git_revision
+
     wanted = COMPARISONS[args.comparison]
     more = {} if args.updates is None else {"updates": args.updates}
     found: dict[str, list[dict[str, Any]]] = {}
     for name, (overrides, rules) in wanted.items():
         overrides = {**overrides, **more}
-        marks = "_".join(f"{key}={value}" for key, value in sorted(overrides.items()))
-        place = args.work / f"{preset}_{rules}_{marks or 'plain'}"  # the same run serves several comparisons
+        comm_dim = MESSAGES.get(args.comparison, 8)
+        changes = json.dumps({**overrides, "comm_dim": comm_dim}, sort_keys=True)
+        mark = hashlib.sha256(changes.encode()).hexdigest()[:12]
+        directory = args.work / f"{preset}_{rules}_{mark}"  # the same run serves several comparisons
         for seed in args.seeds:
-            file = place / f"seed{seed}.json"
+            file = directory / f"seed{seed}.json"
             if not file.exists() and (args.variant is None or name in args.variant):
                 print(f"{name}, seed {seed}: training", flush=True)
-                run = run_seed(seed, preset, overrides, rules, args.games, place / f"seed{seed}")
+                run = run_seed(seed, preset, overrides, rules, comm_dim, args.games, directory / f"seed{seed}")
                 file.write_text(json.dumps(run))
             if file.exists():
                 found.setdefault(name, []).append(json.loads(file.read_text()))
@@ -216,7 +264,7 @@ def main() -> None:
     updates = "" if args.updates is None else f" --updates {args.updates}"
     games = "" if args.games == GAMES else f" --games {args.games}"
     command = f"python benchmarks/learning.py {args.comparison} --seeds {seeds}{updates}{games}"
-    report = {"preset": preset, "games": args.games, "command": command, "variants": found}
+    report = {"preset": preset, "commit": git_revision(), "games": args.games, "command": command, "variants": found}
     args.out.mkdir(parents=True, exist_ok=True)
     (args.out / f"{args.comparison}.json").write_text(json.dumps(report))
     draw(found, args.out / f"{args.comparison}.png")

@@ -18,15 +18,15 @@ from echelon_jax.env.interfaces import action_layout
 from echelon_jax.fields import seed_argument
 from echelon_jax.jax_setup import set_up_jax
 
-STEPS_PER_LAUNCH = 40
+STEPS_PER_CALL = 40
 SPAWN_RADIUS = 0.5  # voxels; who has never been farther from its spawn is locked
 FULL_GAME = 200  # decision steps that a game must last to judge that
 WRONG = ("not_finite", "inside_a_wall", "above_the_map", "locked_at_spawn", "lost_shots", "lost_clouds")  # must be 0
 SUNK = 1e-3  # a box may touch a wall within rounding
 
 
-def make_launch(env: Any, arenas: int) -> Any:
-    """A compiled launch of STEPS_PER_LAUNCH random decision steps: (params, carry, key) -> (carry, counts)."""
+def make_call(env: Any, arenas: int) -> Any:
+    """A compiled call of STEPS_PER_CALL random decision steps: (params, carry, key) -> (carry, counts)."""
     import jax
     import jax.numpy as jnp
 
@@ -74,11 +74,11 @@ def make_launch(env: Any, arenas: int) -> Any:
         }
         return (state, home, farthest), counts
 
-    def launch(params: Any, carry: Any, key: Any) -> Any:
-        carry, counts = jax.lax.scan(lambda c, k: one(params, c, k), carry, jax.random.split(key, STEPS_PER_LAUNCH))
+    def call(params: Any, carry: Any, key: Any) -> Any:
+        carry, counts = jax.lax.scan(lambda c, k: one(params, c, k), carry, jax.random.split(key, STEPS_PER_CALL))
         return carry, jax.tree.map(lambda x: x.sum(0), counts)
 
-    return jax.jit(launch, donate_argnums=1)
+    return jax.jit(call, donate_argnums=1)
 
 
 def soak(games: int, arenas: int, size: int, seed: int, rules: str, worlds: int = 1024) -> dict[str, Any]:
@@ -94,14 +94,14 @@ def soak(games: int, arenas: int, size: int, seed: int, rules: str, worlds: int 
     make = EnvConfig.revised if rules == "revised" else EnvConfig.original
     env = Echelon(make(size_x=size, size_y=size))
     params = env.params(env.make_bank(generate_worlds(env.config, bank_seeds(seed, 0, 0, worlds))))
-    launch = make_launch(env, arenas)
+    call = make_call(env, arenas)
     state, _ = jax.jit(env.reset_batch)(jax.random.split(jax.random.key(seed), arenas), params)
     position = state.sim.mechs.position
     carry = (state, position + 0.0, jnp.zeros(position.shape[:2], jnp.float32))
     total: dict[str, int] = {"games": 0}
     began, round_number = time.perf_counter(), 0
     while total["games"] < games:
-        carry, counts = launch(params, carry, jax.random.fold_in(jax.random.key(seed + 1), round_number))
+        carry, counts = call(params, carry, jax.random.fold_in(jax.random.key(seed + 1), round_number))
         round_number += 1
         for name, value in counts.items():
             total[name] = total.get(name, 0) + int(np.asarray(value))

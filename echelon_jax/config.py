@@ -32,6 +32,11 @@ SWITCHES = (
     "corridors_complete",
     "tie_is_draw",
 )
+# What each rule set says of the fields in which they differ.
+RULES: dict[str, dict[str, Any]] = {
+    "original": dict.fromkeys(SWITCHES, False) | dict.fromkeys(INTERFACE_FIELDS, "original") | {"comm_dim": 8},
+    "revised": dict.fromkeys(SWITCHES, True) | dict.fromkeys(INTERFACE_FIELDS, "modern") | {"comm_dim": 0},
+}
 MAX_TERM_WEIGHT = 1000.0
 MAX_HEIGHT = 32  # a column of voxels is one uint32 word
 
@@ -103,7 +108,13 @@ class EnvConfig:
         "`full` (every living mech is visible) or `partial` (radar, paint, heat, emissions, sight).",
         choices=OBSERVATION_MODES,
     )
-    comm_dim: int = field(8, "Numbers in a message; 0 removes messages from action and observation.", low=0, high=64)
+    comm_dim: int = field(
+        0,
+        "Numbers in a message; 0, the default, removes messages from action and observation: no policy of ours has learnt to use"
+        " them (docs/results/learning.md).",
+        low=0,
+        high=64,
+    )
     target_selection: bool = field(True, "Mechs choose their target (a switch of the original).")
     ewar: bool = field(True, "Mechs have electronic warfare (a switch of the original).")
     observation_control: bool = field(True, "Mechs choose how they sort what they observe (a switch of the original).")
@@ -154,14 +165,13 @@ class EnvConfig:
 
     @classmethod
     def original(cls, **overrides: Any) -> EnvConfig:
-        """The original game to the letter: every switch off, its observation, actions and reward; `overrides` change fields.
+        """The original game to the letter: every switch off, its observation, actions, messages and reward.
 
         Example:
             >>> EnvConfig.original(size_x=60, size_y=60).fair_zone
             False
         """
-        letter = dict.fromkeys(SWITCHES, False) | dict.fromkeys(INTERFACE_FIELDS, "original")
-        return cls(**{**letter, **overrides})
+        return cls(**{**RULES["original"], **overrides})
 
     @classmethod
     def revised(cls, **overrides: Any) -> EnvConfig:

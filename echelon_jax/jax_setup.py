@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import os
 import platform
@@ -62,7 +63,7 @@ def require_device() -> None:
         raise ValueError(f"JAX_PLATFORMS must name a device that JAX can use, got {wanted!r}: {reason}") from error
 
 
-def set_up_jax(threads: int = 0) -> None:
+def set_up_jax(threads: int = 0, cpu_devices: int = 1) -> None:
     """Choose XLA's thread number and a compilation cache; must run before the first computation.
 
     Compiled programs are kept under ~/.cache/echelon-jax/xla/<machine>, so that a program compiled for one processor is never
@@ -70,6 +71,7 @@ def set_up_jax(threads: int = 0) -> None:
 
     Args:
         threads: XLA's CPU threads; 0 leaves the choice to XLA.
+        cpu_devices: devices that the CPU is divided into. Once JAX has started, the number stays as it is.
 
     Raises:
         ValueError: threads is below 0, or there is no device that JAX can compute on as the game needs it.
@@ -88,4 +90,8 @@ def set_up_jax(threads: int = 0) -> None:
     if "JAX_COMPILATION_CACHE_DIR" in os.environ:
         jax.config.update("jax_compilation_cache_dir", os.environ["JAX_COMPILATION_CACHE_DIR"])
     jax.config.update("jax_persistent_cache_min_compile_time_secs", float(least))
+    if cpu_devices > 1:
+        # Where JAX has started before, it refuses: the number stays, and a run that needs more devices says so itself.
+        with contextlib.suppress(RuntimeError):
+            jax.config.update("jax_num_cpu_devices", cpu_devices)
     require_device()

@@ -35,7 +35,7 @@ from rich.console import Console
 from echelon_jax.parity.comparison import compare_all
 
 here = Path.cwd()
-project = next(place for place in (here, *here.parents) if (place / "tests" / "data" / "episodes").is_dir())
+project = next(candidate for candidate in (here, *here.parents) if (candidate / "tests" / "data" / "episodes").is_dir())
 golden = Path(os.environ.get("ECHELON_GOLDEN", ""))
 whole = not SMALL and (golden / "episodes").is_dir()
 folder = golden if whole else project / "tests" / "data"

@@ -12,6 +12,9 @@ ROOT = Path(__file__).resolve().parents[1]
 # Before JAX is imported: small kernels gain nothing from threads, and the suite runs in two processes.
 os.environ.setdefault("JAX_PLATFORMS", "cpu")
 os.environ.setdefault("NPROC", "1")
+os.environ.setdefault(
+    "JAX_NUM_CPU_DEVICES", "2"
+)  # for tests/training/test_devices.py; everything else runs on the first
 os.environ.setdefault("JAX_COMPILATION_CACHE_DIR", str(ROOT / ".cache" / "jax"))
 os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0.5")
 # Runs are many small files, each flushed to the disk; a file system in memory, where there is room, does not wait for that.
@@ -28,8 +31,8 @@ LONGEST_FIRST = ("learning", "product", "evaluation", "modern_actions", "fuzz", 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Put the files that take longest at the front."""
-    places = {f"test_{name}": place for place, name in enumerate(LONGEST_FIRST)}
-    items.sort(key=lambda item: places.get(item.path.stem, len(places)))
+    ranks = {f"test_{name}": rank for rank, name in enumerate(LONGEST_FIRST)}
+    items.sort(key=lambda item: ranks.get(item.path.stem, len(ranks)))
 
 
 @pytest.fixture(scope="session")

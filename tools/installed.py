@@ -3,9 +3,11 @@
     python tools/installed.py                                  with this Python
     python tools/installed.py --python /usr/bin/python3.11     with another one
 
-The place is as unfriendly as it may be: another directory, a path with spaces and an umlaut, no git on PATH, a read-only
-installation, a locale that is not UTF-8. A read-only folder does not stop root, so that root runs the commands as another
-user; its Python must then be one that this user can read. Exit status 1 if a command does not end as it should.
+The place is as unfriendly as it may be: another directory, a path with spaces, no git on PATH, a read-only installation, a
+locale that is not UTF-8. (JAX itself does not import from a path with signs that such a locale cannot decode.)
+
+A read-only folder does not stop root, so that root runs the commands as another user; its Python must
+then be one that this user can read. Exit status 1 if a command does not end as it should.
 """
 
 from __future__ import annotations
@@ -120,7 +122,7 @@ def main() -> int:
     parser.add_argument("--folder", type=Path, help="where to work; kept afterwards, with its installation and caches")
     told = parser.parse_args()
     base = told.folder or Path(tempfile.mkdtemp(prefix="echelon-"))
-    place, failed = base / "a place with späces", 0
+    place, failed = base / "a place with spaces", 0
     if not place.exists():
         base.mkdir(exist_ok=True)
         base.chmod(0o755)

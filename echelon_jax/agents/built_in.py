@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from typing import ClassVar
 
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float32, Key
@@ -22,6 +23,8 @@ class BuiltInParams(AgentParams):
 @dataclasses.dataclass(frozen=True)
 class BuiltIn(Scripted):
     """The scripted opponent. Random actions replace its own where its BuiltInParams say so."""
+
+    params_per_arena: ClassVar[bool] = False
 
     def act(
         self,

@@ -23,6 +23,7 @@ from echelon_jax.plugins import is_import_path, load
 
 SCRIPTED, RANDOM = "scripted", "random"
 ORIGINAL = "original"
+ZOO = "zoo:"  # begins the name of a policy that comes with the package (runs/zoo.py), never of an agent
 TRAINING_OPPONENTS = (SCRIPTED, RANDOM, *(f"{SCRIPTED}:{name}" for name in (ORIGINAL, *NAMES)))  # besides import paths
 FORMS = (
     f"scripted, scripted:RATE with a fire rate from 0 to 1, scripted:LEVEL with one of {', '.join(NAMES)}, random, or "
@@ -37,9 +38,15 @@ class Made(NamedTuple):
     params: AgentParams
 
 
+def is_zoo_name(name: object) -> bool:
+    """Return whether a name or path is that of a policy of the zoo, whether or not there is one (runs/zoo.py)."""
+    return str(name).startswith(ZOO)
+
+
 def is_agent_name(name: str) -> bool:
     """Whether a name has the form of an agent's name, and not that of a policy's path. The agent is not made."""
-    return name in (SCRIPTED, RANDOM) or name.startswith(f"{SCRIPTED}:") or is_import_path(name)
+    own = is_import_path(name) and not is_zoo_name(name)
+    return name in (SCRIPTED, RANDOM) or name.startswith(f"{SCRIPTED}:") or own
 
 
 def make_agent(name: str, env_config: EnvConfig, fire_probability: float = 1.0, alone: bool = False) -> Made:

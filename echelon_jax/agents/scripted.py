@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
+from typing import ClassVar
 
 import flax.struct
 import jax
@@ -69,6 +70,7 @@ class Scripted:
     """The heuristic opponent; its parameters are a `ScriptedParams`, or an `AgentParams` for the usual distances."""
 
     config: EnvConfig
+    params_per_arena: ClassVar[bool] = True
 
     def init(self, params: EnvParams, state: EnvState) -> ScriptedState:
         """Return the memory of mechs at their positions in `state` that have not acted yet."""

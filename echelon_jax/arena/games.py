@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import jax
 import numpy as np
 
-from echelon_jax.agents.registry import is_agent_name
+from echelon_jax.agents.registry import is_agent_name, is_zoo_name
 from echelon_jax.arena.league import League, entry_of
 from echelon_jax.arena.records import Entry, LeagueError, Pairing
 from echelon_jax.arena.schedule import Pair
@@ -45,7 +45,7 @@ def contestant(name: str, league: League | None) -> str | Policy:
             return of_entry(league, entry_of(data, name))
     if is_agent_name(name):
         return name
-    if Path(name).exists():
+    if is_zoo_name(name) or Path(name).exists():
         return read_policy(Path(name))[0]
     where = "" if league is None else f", nor an entry of {league.folder}"
     raise LeagueError(f"there is no policy at {name}, it is no agent's name{where}")

@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from echelon_jax.agents.registry import is_agent_name, make_agent
+from echelon_jax.agents.registry import is_agent_name, is_zoo_name, make_agent
 from echelon_jax.arena import storage, store
 from echelon_jax.arena.glicko2 import Glicko2, Ratings, rate_period, results
 from echelon_jax.arena.records import Entry, LeagueData, LeagueError, Pairing
@@ -142,7 +142,7 @@ class League:
                 raise LeagueError(str(error)) from error
             found = Entry(str(what), name or str(what), "agent", str(what), role, _now(), 0, (0, 0, 0), 0, 0, 0)
             return self._insert(found, None, rating, parent, origin or {})
-        if not Path(what).exists():
+        if not is_zoo_name(what) and not Path(what).exists():
             raise LeagueError(f"there is no policy at {what}, and no agent has that name")
         policy, kind = store.read_policy(Path(what))
         return self.add_policy(
@@ -349,6 +349,8 @@ def _now() -> str:
 
 def _name_of(path: Path, policy: Policy) -> str:
     """A short name: the run's directory and the update, or the file's stem."""
+    if is_zoo_name(path):
+        return str(path)
     path = path.absolute()
     if path.is_file():
         return path.stem

@@ -27,11 +27,15 @@ def read(folder: Path) -> LeagueData:
     Raises:
         LeagueError: missing, damaged, foreign, or of a newer format.
     """
-    place = folder / FILE
+    return read_file(folder / FILE)
+
+
+def read_file(place: Path) -> LeagueData:
+    """Return the league of a file, as `read` does."""
     try:
         text = place.read_text(encoding="utf-8")
     except FileNotFoundError as error:
-        raise LeagueError(f"there is no league in {folder}") from error
+        raise LeagueError(f"there is no league in {place.parent}") from error
     except (OSError, UnicodeDecodeError) as error:
         raise LeagueError(f"{place} cannot be read and was left as it is: {error}") from error
     return from_text(text, str(place))

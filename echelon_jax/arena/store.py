@@ -12,7 +12,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from echelon_jax.arena.records import LeagueError
-from echelon_jax.runs import tree_files
+from echelon_jax.runs import tree_files, zoo
 from echelon_jax.runs.checkpoint import CheckpointError, Policy, layout_hash, load_policy
 from echelon_jax.runs.migrations import FORMAT
 
@@ -21,14 +21,14 @@ PACKAGES = "this policy needs PyTorch and safetensors: pip install 'echelon-jax[
 
 
 def read_policy(path: Path) -> tuple[Policy, str]:
-    """Return the policy at a path and its kind: "checkpoint" (or a run), "original" (.pt) or "torch" (.safetensors).
+    """Return the policy at a path and its kind: "checkpoint" (or a run), "zoo", "original" (.pt) or "torch" (.safetensors).
 
     Raises:
         LeagueError: missing, damaged or foreign; or torch is needed and not there.
     """
-    if path.suffix not in (".pt", ".safetensors"):
+    if zoo.is_zoo_name(path) or path.suffix not in (".pt", ".safetensors"):
         try:
-            return load_policy(path), "checkpoint"
+            return load_policy(path), "zoo" if zoo.is_zoo_name(path) else "checkpoint"
         except CheckpointError as error:
             raise LeagueError(str(error)) from error
     try:

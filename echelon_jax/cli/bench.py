@@ -24,7 +24,7 @@ from echelon_jax.system import peak_megabytes
 
 BENCHES = ("env", "train")
 SIZE = 60
-STEPS_PER_LAUNCH = 32
+STEPS_PER_CALL = 32
 
 
 @dataclasses.dataclass(frozen=True)
@@ -128,7 +128,7 @@ def bench_env(arenas: int, seconds: float) -> dict[str, float]:
             used = step.observation.sum() + step.reward.sum() + step.final_observation[:, 0, 0].sum()
             return state, (used, step.episode_over.sum())
 
-        state, (used, ended) = jax.lax.scan(one, state, jax.random.split(key, STEPS_PER_LAUNCH))
+        state, (used, ended) = jax.lax.scan(one, state, jax.random.split(key, STEPS_PER_CALL))
         return state, used.sum(), ended.sum()
 
     state, _ = jax.jit(env.reset_batch)(jax.random.split(jax.random.key(0), arenas), params)
@@ -140,7 +140,7 @@ def bench_env(arenas: int, seconds: float) -> dict[str, float]:
         carry[0], used, _ = compiled(carry[0], params, jax.random.fold_in(key, i))
         used.block_until_ready()
 
-    rate = _measure(run, arenas * STEPS_PER_LAUNCH, seconds, warm_up=8)
+    rate = _measure(run, arenas * STEPS_PER_CALL, seconds, warm_up=8)
     return {
         "arenas": arenas,
         **rate,

@@ -10,7 +10,7 @@ import tyro
 from echelon_jax import jax_setup
 from echelon_jax.cli.errors import UsageError, checked
 from echelon_jax.cli.fields import given, override_flags
-from echelon_jax.config import INTERFACE_FIELDS, RULE_SETS, SWITCHES, EnvConfig
+from echelon_jax.config import INTERFACE_FIELDS, RULE_SETS, RULES, EnvConfig
 from echelon_jax.gpu.flags import set_gpu_flags
 
 OLD_RULE_SETS = {"mended": "revised"}  # names that earlier versions had
@@ -52,17 +52,14 @@ class GameFlags:
             raise UsageError(f"rules must be one of {', '.join(RULE_SETS)}, got {self.rules!r}")
         fields: dict[str, Any] = {"size_x": default_size, "size_y": default_size} if base is None else dict(base)
         if base is None or rules is not None:
-            revised = rules != "original"
-            fields |= dict.fromkeys(SWITCHES, revised) | dict.fromkeys(
-                INTERFACE_FIELDS, "modern" if revised else "original"
-            )
+            fields |= RULES[rules or "revised"]
         named = {"size_x": self.size, "size_y": self.size, "num_packs": self.packs, "observation_mode": self.mode}
         named |= {name: getattr(self, name) for name in INTERFACE_FIELDS}
         fields |= {name: value for name, value in named.items() if value is not None} | given(self.more)
         return checked(EnvConfig, **fields)
 
 
-def set_up_jax(threads: int = 0) -> None:
+def set_up_jax(threads: int = 0, cpu_devices: int = 1) -> None:
     """Set XLA's flags for a GPU, then JAX for this machine (`jax_setup.set_up_jax`); must run before the first computation.
 
     The flags are those of `echelon_jax.gpu.flags`, set only where JAX may find a GPU; XLA_FLAGS overrides each of them.
@@ -71,4 +68,4 @@ def set_up_jax(threads: int = 0) -> None:
         UsageError: threads is below 0.
     """
     set_gpu_flags()
-    checked(jax_setup.set_up_jax, threads)
+    checked(jax_setup.set_up_jax, threads, cpu_devices)

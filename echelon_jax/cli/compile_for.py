@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from echelon_jax.cli.errors import UsageError, checked
 from echelon_jax.config import RULE_SETS, EnvConfig
 
-PROGRAMS = ("env", "policy", "update", "train")
+PROGRAMS = ("env", "policy", "league", "update", "train")
 
 
 def compile_for(
@@ -27,7 +27,7 @@ def compile_for(
 
     Args:
         target: name of the GPU.
-        program: `env`, `policy`, `update` or `train`.
+        program: `env`, `policy`, `league`, `update` or `train`.
         rules, size, packs: the game.
         arenas: side by side.
         graphs: whether loops and conditionals go into CUDA graphs.

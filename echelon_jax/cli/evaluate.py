@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import tyro
 
-from echelon_jax.agents.registry import is_agent_name
+from echelon_jax.agents.registry import is_agent_name, is_zoo_name
 from echelon_jax.cli.common import set_up_jax
 from echelon_jax.cli.errors import UsageError, checked
 from echelon_jax.fields import check_seed
@@ -26,9 +26,9 @@ class EvaluateCommand:
     """Play evaluation games and print a table. Both sides of every map are played; games end where the environment ends them."""
 
     policy: tyro.conf.Positional[Path]
-    """A checkpoint, or a run directory (its last checkpoint is taken)."""
+    """A checkpoint, a run directory (its last checkpoint is taken), or a policy of the zoo, zoo:NAME."""
     opponents: tuple[str, ...] = ("scripted", "random")
-    """Opponents: `scripted`, `scripted:0.5` (its fire rate), `random`, or paths of runs or checkpoints."""
+    """Opponents: `scripted`, `scripted:0.5` (its fire rate), `random`, zoo:NAME, or paths of runs or checkpoints."""
     games: int = 200
     """Games against each opponent; an even number, two per map."""
     arenas: int = 100
@@ -118,7 +118,7 @@ class EvaluateCommand:
         if not 0 <= self.fire_probability <= 1:
             raise UsageError(f"fire-probability must be from 0 to 1, got {self.fire_probability}")
         checked(check_seed, self.seed)
-        if not self.policy.exists():
+        if not is_zoo_name(self.policy) and not self.policy.exists():
             raise UsageError(f"there is no checkpoint at {self.policy}")
         if not self.opponents:
             raise UsageError("opponents must name at least one")
@@ -131,8 +131,10 @@ class EvaluateCommand:
         if None not in (self.gif, self.replay) and self.gif != self.replay:
             raise UsageError(f"replay must be the game of --gif, {self.gif}, got {self.replay}")
         for name in self.opponents:
-            if not is_agent_name(name) and not Path(name).exists():
-                raise UsageError(f"opponents must be scripted, random or the path of a checkpoint, got {name!r}")
+            if not is_agent_name(name) and not is_zoo_name(name) and not Path(name).exists():
+                raise UsageError(
+                    f"opponents must be scripted, random, the path of a checkpoint or zoo:NAME, got {name!r}"
+                )
 
     def _draw(self, out: Path, result: Evaluation, record: Recorder | None) -> None:
         from echelon_jax.viewing.pictures import evaluation_figure, write_figure

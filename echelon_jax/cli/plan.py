@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import math
 from pathlib import Path
@@ -27,7 +28,7 @@ from echelon_jax.training.reward_weights import reward_weights
 from echelon_jax.training.trainer import TrainState, make_train
 
 # Fields in which two runs must agree for the speed of one to say something about the other.
-SAME_SPEED = ("arenas", "rollout_steps", "epochs", "minibatches", "network", "hidden", "lstm", "opponent")
+SAME_SPEED = ("arenas", "devices", "rollout_steps", "epochs", "minibatches", "network", "hidden", "lstm", "opponent")
 
 
 def stacked_bytes(jaxpr: Any) -> list[tuple[int, int]]:
@@ -56,8 +57,10 @@ def memory(config: TrainConfig, env_config: EnvConfig) -> dict[str, int]:
     """Parameters, and bytes of what a run holds on the device, by name.
 
     `rollout` is what the T decisions of a rollout leave for the update. `unrolled` is the most that the update itself stacks over
-    them: the activations of one minibatch that its gradient needs. XLA's own scratch memory is not included.
+    them: the activations of one minibatch that its gradient needs. XLA's own scratch memory is not included. With several devices
+    the numbers are those of all of them together.
     """
+    config = dataclasses.replace(config, devices=1)
     trainer = make_train(AutoReset(Echelon(env_config)), config)
     bank = abstract_bank(env_config, config.bank_size)
     rules, weights = jax.eval_shape(lambda: (sim_rules(env_config), reward_weights_of(config, env_config)))

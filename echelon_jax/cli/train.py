@@ -16,7 +16,7 @@ from echelon_jax.cli.errors import UsageError, checked
 from echelon_jax.cli.fields import given, override_flags
 from echelon_jax.config import EnvConfig
 from echelon_jax.fields import check_seed
-from echelon_jax.training.config import PRESETS, TrainConfig
+from echelon_jax.training.config import LEAGUE, PRESETS, TrainConfig
 
 DEFAULT_PRESET = "cpu"
 _ADDRESS = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+:/")  # gs://bucket/run, of which Path has dropped a slash
@@ -29,7 +29,7 @@ class TrainCommand:
     """Train a recurrent policy against an opponent, save it, and play evaluation games at the end."""
 
     preset: str | None = None
-    """`smoke` (seconds), `cpu` (the default, six to eight minutes on two cores) or `gpu`."""
+    """`smoke` (seconds), `cpu` (the default, some ten minutes on two cores) or `gpu`."""
     config: Path | None = None
     """Use the configuration of a run, RUN/config.json, instead of a preset; other flags override single fields."""
     game: tyro.conf.OmitArgPrefixes[GameFlags] = dataclasses.field(default_factory=GameFlags)
@@ -51,6 +51,8 @@ class TrainCommand:
     """Also keep the checkpoint with the best recent win rate, in RUN/checkpoints/best."""
     eval_games: int = 100
     """Evaluation games against each opponent at the end; 0 for none."""
+    league_games: int = 20
+    """Games of every pair of a league's history at the end, for the matrix in RUN/league_matrix.png; 0 takes the training games."""
     dry_run: bool = False
     """Print shapes, memory and plan, and stop. Nothing is compiled or written."""
     wandb: str | None = None
@@ -83,6 +85,10 @@ class TrainCommand:
             raise UsageError(f"eval-games must be an even number from 0, got {self.eval_games}")
         if self.wandb is None and (self.wandb_group or self.wandb_tags or self.wandb_offline or self.wandb_artifacts):
             raise UsageError("wandb must name a project where wandb-group, -tags, -offline or -artifacts is given")
+        if self.league_games < 0 or self.league_games % 2:
+            raise UsageError(f"league-games must be an even number from 0, got {self.league_games}")
+        if self.seeds > 1 and config.opponent == LEAGUE:
+            raise UsageError("seeds must be 1 with --opponent league, whose runs each keep a league of their own")
         if self.seeds < 1:
             raise UsageError(f"seeds must be a whole number from 1, got {self.seeds}")
         if self.start_from is not None and self.seeds > 1:
@@ -92,10 +98,14 @@ class TrainCommand:
         checked(check_seed, config.seed + self.seeds - 1, "seed + seeds - 1")
         if self.seeds > 1 and self.time_parts:
             raise UsageError("time-parts must be left out with seeds, whose rollouts are one program")
-        set_up_jax(self.threads)
+        run_dir = self.run_dir or _fresh_directory(
+            f"{self.preset or ('again' if self.config else DEFAULT_PRESET)}-{env_config.size_x}-seed{config.seed}"
+        )
+        config = self._set_up(config, run_dir)
         if self.preset == "gpu" and not self.dry_run:
             _require_gpu()
 
+        from echelon_jax.arena.records import LeagueError
         from echelon_jax.policies.registry import make_network
         from echelon_jax.runs.checkpoint import CheckpointError
         from echelon_jax.runs.runner import Runner
@@ -103,9 +113,6 @@ class TrainCommand:
 
         checked(reward_weights, config, env_config)
         checked(make_network, config, env_config)
-        run_dir = self.run_dir or _fresh_directory(
-            f"{self.preset or ('again' if self.config else DEFAULT_PRESET)}-{env_config.size_x}-seed{config.seed}"
-        )
         if self.dry_run:
             from echelon_jax.cli.plan import print_plan
 
@@ -128,6 +135,10 @@ class TrainCommand:
                 stopped = bool(stops)
             else:
                 options |= {"start_from": self.start_from, "time_parts": self.time_parts}
+                if config.opponent == LEAGUE:
+                    from echelon_jax.arena.run_league import RunLeague
+
+                    options["companion"] = checked(RunLeague, run_dir, config, env_config)
                 runner = Runner(run_dir, config, env_config, **options)
                 runner.train()
                 stopped = runner.stopped
@@ -137,7 +148,9 @@ class TrainCommand:
             elif self.eval_games:
                 for path in run_dirs:
                     self._evaluate(path, config.seed)
-        except CheckpointError as error:
+            if config.opponent == LEAGUE and not stopped:
+                self._write_matrix(run_dir, config.seed)
+        except (CheckpointError, LeagueError) as error:
             raise UsageError(str(error)) from error
         return 0
 
@@ -169,6 +182,23 @@ class TrainCommand:
         train, env = read_configuration(saved)
         return checked(TrainConfig(**{**train, **changes}).validate), self.game.config(DEFAULT_SIZE["cpu"], env)
 
+    def _set_up(self, config: TrainConfig, run_dir: Path) -> TrainConfig:
+        """Start JAX with the devices that the run needs, and return the configuration with their number."""
+        from echelon_jax.runs.checkpoint import CheckpointError
+        from echelon_jax.runs.devices import settled, virtual_devices
+
+        if self.seeds > 1:  # the learners take turns on one device
+            set_up_jax(self.threads)
+            return config
+        try:
+            set_up_jax(self.threads, virtual_devices(config, run_dir))
+
+            import jax
+
+            return settled(config, run_dir, len(jax.devices()))
+        except CheckpointError as error:
+            raise UsageError(str(error)) from error
+
     def _sinks(self, run_dir: Path, described: dict[str, Any]) -> list[Any]:
         if self.wandb is None:
             return []
@@ -193,6 +223,27 @@ class TrainCommand:
         (run_dir / "evaluation.json").write_text(json.dumps(results, indent=1))
         console.print(games_table(f"{run_dir} after update {policy.update}", results))
         console.print(behaviour_table(results))
+
+    def _write_matrix(self, run_dir: Path, seed: int) -> None:
+        """Write who beats whom in the run's league, as JSON, as a table and as a picture."""
+        import json
+
+        from echelon_jax.arena.history import history
+        from echelon_jax.arena.league import League
+        from echelon_jax.arena.run_league import FOLDER
+        from echelon_jax.cli.evaluate import show_progress
+        from echelon_jax.viewing.pictures import matrix_figure, write_figure
+
+        found = history(League(run_dir / FOLDER), self.league_games, seed, progress=show_progress)
+        try:
+            (run_dir / "league_matrix.json").write_text(json.dumps(found.report(), indent=1))
+            (run_dir / "league_matrix.md").write_text(found.markdown())
+            names = [f"{e.name} ({e.rating:.0f})" for e in found.entries]
+            figure = matrix_figure(names, found.scores, "score of the row against the column, percent")
+            write_figure(run_dir / "league_matrix.png", figure)
+        except OSError as error:
+            raise UsageError(f"cannot write to {run_dir}: {error.strerror or error}") from error
+        print(f"who beats whom: {run_dir / 'league_matrix.md'} and .png")
 
 
 def _require_gpu() -> None:

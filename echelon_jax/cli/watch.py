@@ -20,7 +20,7 @@ WATCH_SIZE = 60
 
 @dataclasses.dataclass(frozen=True)
 class WatchCommand:
-    """Play one game and open it as a page; needs no training. A player is `scripted`, `scripted:RATE`, `random`, or a run."""
+    """Play one game and open it as a page. A player is `scripted`, `scripted:RATE`, `random`, zoo:NAME, or a run."""
 
     blue: str = "scripted"
     """Who plays blue: `scripted`, `scripted:0.5` (its fire rate), `random`, or the path of a run or checkpoint."""
@@ -91,13 +91,15 @@ class WatchCommand:
 
     def _config(self) -> EnvConfig:
         """The game of the first trained player, changed by the flags; the flags' alone without one."""
-        from echelon_jax.agents.registry import FORMS, is_agent_name
+        from echelon_jax.agents.registry import FORMS, is_agent_name, is_zoo_name
         from echelon_jax.runs.checkpoint import load_policy
 
         for name in (self.blue, self.red):
             if not is_agent_name(name):
-                if not Path(name).exists():
-                    raise UsageError(f"opponents must be {FORMS}, or the path of a run or checkpoint, got {name!r}")
+                if not is_zoo_name(name) and not Path(name).exists():
+                    raise UsageError(
+                        f"opponents must be {FORMS}, the path of a run or checkpoint, or zoo:NAME, got {name!r}"
+                    )
                 return self.game.config(WATCH_SIZE, dataclasses.asdict(load_policy(name).env_config))
         return self.game.config(WATCH_SIZE)
 

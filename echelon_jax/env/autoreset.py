@@ -9,16 +9,9 @@ import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float32, Int32, Key
 
 from echelon_jax.config import EnvConfig
+from echelon_jax.env.beginning import Maps, bank_maps, state_maps
 from echelon_jax.env.buffers import unshared
-from echelon_jax.env.environment import (
-    Echelon,
-    Maps,
-    alone,
-    bank_maps,
-    batch_of_one,
-    select_arenas,
-    state_maps,
-)
+from echelon_jax.env.environment import Echelon, alone, batch_of_one, select_arenas
 from echelon_jax.env.spaces import Box
 from echelon_jax.env.state import EnvParams, EnvState, Step
 from echelon_jax.sim.queues import compact

@@ -124,11 +124,11 @@ def choose_contacts(
     foes = jnp.minimum(CONTACTS - lead, hostiles)
     extra = jnp.where(only, 0, CONTACTS - lead - foes)
     lead, foes, extra = lead[..., None], foes[..., None], extra[..., None]
-    friend_place = jnp.where(rank < lead, rank, jnp.where(rank < lead + extra, rank + foes, -1))
-    hostile_place = jnp.where(rank < foes, lead + rank, -1)
-    place = jnp.where(visible, jnp.where(friend, friend_place, hostile_place), -1)
+    friend_slot = jnp.where(rank < lead, rank, jnp.where(rank < lead + extra, rank + foes, -1))
+    hostile_slot = jnp.where(rank < foes, lead + rank, -1)
+    slot = jnp.where(visible, jnp.where(friend, friend_slot, hostile_slot), -1)
     index = jnp.arange(n, dtype=jnp.int32) + 1
-    chosen = place[..., None, :] == jnp.arange(CONTACTS, dtype=jnp.int32)[:, None]
+    chosen = slot[..., None, :] == jnp.arange(CONTACTS, dtype=jnp.int32)[:, None]
     return jnp.where(chosen, index, 0).sum(-1, dtype=jnp.int32) - 1
 
 

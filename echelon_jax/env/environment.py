@@ -8,8 +8,7 @@ Every function is pure and may be jitted with the environment as a constant. A s
 from __future__ import annotations
 
 import dataclasses
-from functools import partial
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, TypeVar
 
 import jax
 import jax.numpy as jnp
@@ -19,18 +18,17 @@ from jaxtyping import Array, Bool, Float32, Int32, Key
 from echelon_jax.config import EnvConfig
 from echelon_jax.env import checks
 from echelon_jax.env.actions import broadcast, sanitise
+from echelon_jax.env.bank import make_bank, replace_rows
+from echelon_jax.env.beginning import Maps, bank_maps, fresh_state
 from echelon_jax.env.buffers import unshared
 from echelon_jax.env.episode import add_score, episode_outcome, flags, team_hp, zone_distance, zone_tick
-from echelon_jax.env.interfaces import action_layout, actions_of, observation_layout, observation_of, reward_of
-from echelon_jax.env.layout import CONTACTS, Layout
-from echelon_jax.env.observed import Observed
+from echelon_jax.env.interfaces import action_layout, actions_of, observation_layout, observation_of, observe, reward_of
+from echelon_jax.env.layout import Layout
 from echelon_jax.env.reward_terms import check_term_weights, term_rewards, terms_of
 from echelon_jax.env.rewards import Transition
 from echelon_jax.env.spaces import Box, box_of
 from echelon_jax.env.state import (
     REWARD_COMPONENTS,
-    STATISTICS,
-    ArenaMap,
     Bank,
     EnvParams,
     EnvState,
@@ -41,82 +39,11 @@ from echelon_jax.env.statistics import step_statistics
 from echelon_jax.sim.ewar import shutdown
 from echelon_jax.sim.noise import Noise, sample_noise
 from echelon_jax.sim.rules import SimRules, check_rules, sim_rules
-from echelon_jax.sim.state import Grid
-from echelon_jax.sim.step import initial_state, simulate
+from echelon_jax.sim.step import simulate
 from echelon_jax.sim.widths import LoopWidths
 from echelon_jax.worldgen.bank import WorldArrays
 
-BANK_CHUNK = 64  # worlds observed at once while a bank is made
 Tree = TypeVar("Tree")
-
-
-class Maps(NamedTuple):
-    """The large arrays of a world, in the order in which a state holds them; everything else of a state is small."""
-
-    material: Array
-    hp: Array
-    collides: Array
-    opaque: Array
-    occupancy: Array
-    telemetry: Array
-
-
-def bank_maps(bank: Bank) -> Maps:
-    """The large arrays of a bank, one row per world."""
-    return Maps(*(getattr(bank, name) for name in Maps._fields))
-
-
-def state_maps(state: EnvState) -> Maps:
-    """The large arrays of a state, one row per arena."""
-    grid, arena_map = state.sim.grid, state.arena_map
-    return Maps(grid.material, grid.hp, grid.collides, grid.opaque, arena_map.occupancy, arena_map.telemetry)
-
-
-def fresh_state(
-    config: EnvConfig,
-    rules: SimRules,
-    maps: Maps,
-    zone: Float32[Array, "arenas 3"],
-    position: Float32[Array, "arenas mechs 3"],
-    yaw: Float32[Array, "arenas mechs"],
-    seed: Int32[Array, " arenas"],
-    contact_slots: Int32[Array, "arenas mechs 5"],
-    known: Bool[Array, "arenas mechs mechs"] | None = None,
-) -> EnvState:
-    """The start of an episode: unhurt mechs at rest on their spawn points (docs/spec/rules.md 4.3).
-
-    `known` is who sees whom, which the modern observation remembers in partial mode; None for nobody.
-    """
-    arenas, n = yaw.shape
-    none = jnp.zeros((arenas, n), jnp.int32)
-    false = jnp.zeros((arenas, n), bool)
-    zeros = jnp.zeros(arenas, jnp.int32)
-    grid = Grid(material=maps.material, hp=maps.hp, collides=maps.collides, opaque=maps.opaque)
-    state = EnvState(
-        sim=initial_state(config, rules, grid, position, yaw),
-        arena_map=ArenaMap(zone=zone, occupancy=maps.occupancy, telemetry=maps.telemetry, seed=seed),
-        messages=jnp.zeros((arenas, n, config.comm_dim), jnp.float32),
-        sort_mode=none,
-        hostile_only=false,
-        contact_slots=contact_slots,
-        score=jnp.zeros((arenas, 2), jnp.float32),
-        score_carry=jnp.zeros((arenas, 2), jnp.float32),
-        step_count=zeros,
-        was_fallen=false,
-        was_legged=false,
-        was_shutdown=false,
-        statistics=jnp.zeros((arenas, len(STATISTICS), 2), jnp.float32),
-        episode_over=jnp.zeros(arenas, bool),
-        reason=zeros,
-        winner=zeros,
-        memory=observation_of(config).first_memory(config, position, known),
-    )
-    return unshared(state)
-
-
-def observe(config: EnvConfig, rules: SimRules, state: EnvState, widths: LoopWidths | None = None) -> Observed:
-    """What every mech sees in a state, by the configured observation, and the memory that it keeps."""
-    return observation_of(config).observe(config, rules, state, actions_of(config).points_at_contacts, widths)
 
 
 def select_arenas(mask: Bool[Array, " arenas"], old: Tree, new: Tree) -> Tree:
@@ -126,28 +53,6 @@ def select_arenas(mask: Bool[Array, " arenas"], old: Tree, new: Tree) -> Tree:
         return jnp.where(mask.reshape(-1, *(1,) * (a.ndim - 1)), a, b)
 
     return jax.tree.map(choose, old, new)
-
-
-@partial(jax.jit, static_argnums=0)
-def _first_sight(
-    config: EnvConfig,
-    rules: SimRules,
-    maps: Maps,
-    zone: Float32[Array, "worlds 3"],
-    position: Float32[Array, "worlds mechs 3"],
-    yaw: Float32[Array, "worlds mechs"],
-) -> tuple[Array, Array, Array | None]:
-    """Observation, contact slots and who is known at the start of an episode in each of a chunk of worlds."""
-    unseen = jnp.full((*yaw.shape, CONTACTS), -1, jnp.int32)
-    state = fresh_state(config, rules, maps, zone, position, yaw, jnp.zeros(yaw.shape[0], jnp.int32), unseen)
-    seen = observe(config, rules, state)
-    known = None if seen.memory is None or seen.memory.age is None else seen.memory.age == 0
-    return seen.observation, seen.contact_slots, known
-
-
-@partial(jax.jit, donate_argnums=0)
-def _replace_rows(bank: Bank, new: Bank, start: Array) -> Bank:
-    return jax.tree.map(lambda old, rows: jax.lax.dynamic_update_slice_in_dim(old, rows, start, 0), bank, new)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -248,19 +153,7 @@ class Echelon:
 
     def make_bank(self, worlds: WorldArrays, rules: SimRules | None = None) -> Bank:
         """Upload worlds, with what a reset to each shows; observed in chunks, so that one compile serves any number."""
-        c = self.config
-        rules = sim_rules(c) if rules is None else rules
-        count = len(worlds.seed)
-        seen = []
-        for start in range(0, count, BANK_CHUNK):
-            rows = np.minimum(np.arange(start, start + BANK_CHUNK), count - 1)
-            maps = Maps(*(jnp.asarray(getattr(worlds, name)[rows]) for name in Maps._fields))
-            spawns = (jnp.asarray(field[rows]) for field in (worlds.zone, worlds.position, worlds.yaw))
-            first = _first_sight(c, rules, maps, *spawns)
-            seen.append(jax.tree.map(lambda part: np.asarray(part)[: count - start], first))  # noqa: B023
-        observation, contact_slots, known = jax.tree.map(lambda *parts: jnp.asarray(np.concatenate(parts)), *seen)
-        fields = {name: jnp.asarray(field) for name, field in worlds._asdict().items()}
-        return Bank(**fields, observation=observation, contact_slots=contact_slots, known=known)
+        return make_bank(self.config, worlds, sim_rules(self.config) if rules is None else rules)
 
     def replace_worlds(self, bank: Bank, start: int, worlds: WorldArrays, rules: SimRules | None = None) -> Bank:
         """The bank with rows from `start` on replaced by new worlds; the old bank's memory is reused (donated).
@@ -273,7 +166,7 @@ class Echelon:
             raise ValueError(
                 f"start must be from 0 to {size - count} for {count} worlds in a bank of {size}, got {start}"
             )
-        return _replace_rows(bank, self.make_bank(worlds, rules), jnp.int32(start))
+        return replace_rows(bank, self.make_bank(worlds, rules), jnp.int32(start))
 
     # A batch of arenas.
 

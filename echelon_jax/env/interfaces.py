@@ -9,8 +9,12 @@ from echelon_jax.config import EnvConfig
 from echelon_jax.env.interface import ActionInterface, ObservationInterface, RewardInterface
 from echelon_jax.env.layout import Layout
 from echelon_jax.env.modern.interface import ModernActions, ModernObservation, ModernReward
+from echelon_jax.env.observed import Observed
 from echelon_jax.env.original.interface import OriginalActions, OriginalObservation, OriginalReward
+from echelon_jax.env.state import EnvState
 from echelon_jax.plugins import is_import_path, load
+from echelon_jax.sim.rules import SimRules
+from echelon_jax.sim.widths import LoopWidths
 
 OBSERVATIONS: dict[str, ObservationInterface] = {"original": OriginalObservation(), "modern": ModernObservation()}
 ACTIONS: dict[str, ActionInterface] = {"original": OriginalActions(), "modern": ModernActions()}
@@ -78,3 +82,8 @@ def action_layout(config: EnvConfig) -> Layout:
         26
     """
     return actions_of(config).layout(config)
+
+
+def observe(config: EnvConfig, rules: SimRules, state: EnvState, widths: LoopWidths | None = None) -> Observed:
+    """What every mech sees in a state, by the configured observation, and the memory that it keeps."""
+    return observation_of(config).observe(config, rules, state, actions_of(config).points_at_contacts, widths)

@@ -1,11 +1,9 @@
 """Behaviour of mechs, counted during evaluation games only: weapons and reach, heat, zone, positions (docs/evaluation.md).
 
-The device adds up one `BehaviourSums` per game; `summarize_behaviour` turns many of them into named numbers on the host.
+The device adds up one `BehaviourSums` per game; behaviour_numbers.py turns many of them into named numbers on the host.
 """
 
 from __future__ import annotations
-
-from typing import Any
 
 import flax.struct
 import jax
@@ -19,7 +17,7 @@ from echelon_jax.env.episode import zone_distance
 from echelon_jax.env.interfaces import actions_of
 from echelon_jax.env.reward_terms import reward_part_names, reward_parts
 from echelon_jax.env.state import EnvParams, EnvState, Step
-from echelon_jax.rules.mechs import CLASS_NAMES, roster
+from echelon_jax.rules.mechs import roster
 from echelon_jax.rules.weapons import (
     BALLISTIC,
     HITSCAN,
@@ -39,7 +37,7 @@ from echelon_jax.sim.turns import triggers_pressed
 from echelon_jax.sim.views import TIMER_FIELDS
 
 RANGE_EDGES = (4.0, 8.0, 12.0, 20.0, 35.0)  # voxels between the bins of distances
-PLACES = 24  # cells along an edge of the position map
+MAP_CELLS = 24  # cells along an edge of the position map
 HOT = 0.75  # of the heat cap, from where venting is counted as foresight
 VENT_MEMORY = 4  # decisions within which venting counts as "before" a shutdown
 LONG_AGO = 1 << 20
@@ -66,7 +64,6 @@ EVENTS = (
     "knockdowns",
     "legged",
 )
-_E = {name: i for i, name in enumerate(EVENTS)}
 
 
 class BehaviourSums(flax.struct.PyTreeNode):
@@ -80,7 +77,9 @@ class BehaviourSums(flax.struct.PyTreeNode):
     chances: Float32[Array, "arenas mechs weapons"]  # decisions able to fire with a living enemy in range and arc
     taken: Float32[Array, "arenas mechs weapons"]  # both
     by_range: Float32[Array, "arenas sides weapons bins"]  # shots by distance of the nearest enemy in the weapon's arc
-    places: Float32[Array, "arenas sides rows columns"]  # decisions by place around the zone, own spawn to the left
+    positions: Float32[
+        Array, "arenas sides rows columns"
+    ]  # decisions by position around the zone, own spawn to the left
     heading: Float32[Array, "arenas sides 2"]  # unit vector from the side's spawn to the zone
     since_vent: Int32[Array, "arenas mechs"]  # decisions
     first_zone: Int32[Array, "arenas sides"]  # decision after which the side first stood in the zone, -1 never
@@ -119,7 +118,7 @@ def no_behaviour(config: EnvConfig, state: EnvState) -> BehaviourSums:
         chances=zeros(n, weapons),
         taken=zeros(n, weapons),
         by_range=zeros(sides, weapons, len(RANGE_EDGES) + 1),
-        places=zeros(sides, PLACES, PLACES),
+        positions=zeros(sides, MAP_CELLS, MAP_CELLS),
         heading=jnp.where(length > 1e-3, way / jnp.maximum(length, 1e-3), jnp.array([1.0, 0.0])),
         since_vent=jnp.full((arenas, n), LONG_AGO, jnp.int32),
         first_zone=jnp.full((arenas, sides), -1, jnp.int32),
@@ -185,7 +184,7 @@ def _ready(config: EnvConfig, mechs: Mechs) -> Bool[Array, "arenas mechs weapons
     return jnp.stack([getattr(mechs, TIMER_FIELDS[w.timer]) < config.substeps for w in WEAPONS], -1)
 
 
-def _places(
+def _positions(
     config: EnvConfig, sums: BehaviourSums, state: EnvState, alive: Bool[Array, "arenas mechs"]
 ) -> Float32[Array, "arenas sides rows columns"]:
     """Living mechs by cell of a square around the zone, turned so that the own spawn lies to the left."""
@@ -199,7 +198,8 @@ def _places(
     )
     half = window(config)
     column, row = (
-        jax.nn.one_hot(jnp.clip(((x / half + 1) / 2 * PLACES).astype(jnp.int32), 0, PLACES - 1), PLACES) for x in turned
+        jax.nn.one_hot(jnp.clip(((x / half + 1) / 2 * MAP_CELLS).astype(jnp.int32), 0, MAP_CELLS - 1), MAP_CELLS)
+        for x in turned
     )
     return jnp.einsum("asmr,asmc,asm->asrc", row, column, alive.reshape(arenas, 2, n // 2).astype(jnp.float32))
 
@@ -274,136 +274,8 @@ def count_behaviour(
         chances=sums.chances + (able & sight.reach),
         taken=sums.taken + (able & pulls & sight.reach),
         by_range=sums.by_range + sides,
-        places=sums.places + _places(config, sums, after, lives),
+        positions=sums.positions + _positions(config, sums, after, lives),
         since_vent=since,
         first_zone=first,
     )
     return counted, sight, fired
-
-
-# -- On the host ----------------------------------------------------------------------------------------------------
-
-
-class Behaviour(flax.struct.PyTreeNode):
-    """Behaviour of finished games, one row each, numpy, with player A first on the axis of sides and mechs in roster order."""
-
-    events: np.ndarray  # [games, 2, team, events]
-    components: np.ndarray  # [games, 2, team, components]
-    fired: np.ndarray  # [games, 2, team, weapons]
-    fired_in_reach: np.ndarray
-    pulls: np.ndarray
-    chances: np.ndarray
-    taken: np.ndarray
-    by_range: np.ndarray  # [games, 2, weapons, bins]
-    places: np.ndarray  # [games, 2, rows, columns]
-    first_zone: np.ndarray  # [games, 2]
-
-
-def behaviour_of(sums: BehaviourSums) -> Behaviour:
-    """Return the sums of paired games (A is blue in even arenas) as rows with A first."""
-
-    def own_first(x: Array, per_mech: bool) -> np.ndarray:
-        rows = np.asarray(x)
-        if per_mech:
-            rows = rows.reshape(rows.shape[0], 2, -1, *rows.shape[2:])
-        rows = rows.copy()
-        rows[1::2] = rows[1::2, ::-1]
-        return rows
-
-    per_side = {name: own_first(getattr(sums, name), False) for name in ("by_range", "places", "first_zone")}
-    per_mech = ("events", "components", "fired", "fired_in_reach", "pulls", "chances", "taken")
-    return Behaviour(**per_side, **{name: own_first(getattr(sums, name), True) for name in per_mech})
-
-
-def _rate(a: Any, b: Any) -> float | None:
-    return float(a) / float(b) if float(b) > 0 else None
-
-
-def _class_numbers(config: EnvConfig, b: Behaviour, side: int, which: int, limit: np.ndarray) -> dict[str, Any]:
-    team = np.flatnonzero(roster(config.num_packs).mech_class[: config.team_size] == which)
-    events = b.events[:, side, team].sum(0).sum(0)
-    mechs = len(b.events) * len(team)
-    lived = events[_E["decisions"]]
-    out: dict[str, Any] = {
-        f"{name}_per_game": float(events[_E[name]]) / mechs
-        for name in (
-            "reward",
-            "damage",
-            "damage_taken",
-            "friendly_damage",
-            "kills",
-            "deaths",
-            "assists",
-            "projectile_hits",
-            "shutdowns",
-            "knockdowns",
-            "legged",
-        )
-    }
-    out["alive"] = _rate(lived, (limit * len(team)).sum())
-    out["in_zone"] = _rate(events[_E["in_zone"]], lived)
-    out["zone_distance"] = _rate(events[_E["zone_distance"]], lived)
-    out["heat"] = _rate(events[_E["heat"]], lived)
-    out["over_cap"] = _rate(events[_E["over_cap"]], lived)
-    parts = b.components[:, side, team].sum((0, 1)) / mechs
-    out["reward_components"] = {name: float(parts[i]) for i, name in enumerate(reward_part_names(config))}
-    return out
-
-
-def summarize_behaviour(config: EnvConfig, behaviour: Behaviour, length: np.ndarray) -> dict[str, Any]:
-    """Return named numbers of both players, "own" and "other", which docs/evaluation.md explains; None where data are missing.
-
-    Args:
-        behaviour: sums of the games.
-        length: [games], the decisions of each game.
-    """
-    out: dict[str, Any] = {}
-    b, games = behaviour, len(length)
-    for side, whose in enumerate(("own", "other")):
-        total = b.events[:, side].sum((0, 1))
-        lived = total[_E["decisions"]]
-        weapons = {}
-        for w, name in enumerate(WEAPON_NAMES):
-            pulls, chances, taken = (x[:, side, :, w].sum() for x in (b.pulls, b.chances, b.taken))
-            shots_by_range = b.by_range[:, side, w].sum(0)
-            fired, in_reach = (x[:, side, :, w].sum() for x in (b.fired, b.fired_in_reach))
-            weapons[name] = {
-                "shots_per_game": float(fired) / games,
-                "shots_in_reach": _rate(in_reach, fired),
-                "pulls_in_reach": _rate(taken, pulls),
-                "chances_taken": _rate(taken, chances),
-                "by_range": [float(x) / games for x in shots_by_range],
-            }
-        aimed = [w for w in range(len(WEAPON_NAMES)) if w != SMOKE]
-        guns = list(BALLISTIC)  # these spend heat and cooldown without a target as well
-        reached = b.first_zone[:, side]
-        out[whose] = {
-            "weapons": weapons,
-            "gun_shots_in_reach": _rate(b.fired_in_reach[:, side][..., guns].sum(), b.fired[:, side][..., guns].sum()),
-            "pulls_in_reach": _rate(b.taken[:, side][..., aimed].sum(), b.pulls[:, side][..., aimed].sum()),
-            "chances_taken": _rate(b.taken[:, side][..., aimed].sum(), b.chances[:, side][..., aimed].sum()),
-            "heat": {
-                "mean": _rate(total[_E["heat"]], lived),
-                "over_cap": _rate(total[_E["over_cap"]], lived),
-                "shutdowns_per_game": float(total[_E["shutdowns"]]) / games,
-                "vents_when_hot": _rate(total[_E["vents_hot"]], total[_E["hot"]]),
-                "vents_when_cool": _rate(
-                    total[_E["vents"]] - total[_E["vents_hot"]], lived - total[_E["hot"]] - total[_E["over_cap"]]
-                ),
-                "vented_before_shutdown": _rate(total[_E["vented_before"]], total[_E["shutdowns"]]),
-            },
-            "zone": {
-                "in_zone": _rate(total[_E["in_zone"]], lived),
-                "distance": _rate(total[_E["zone_distance"]], lived),
-                "reached": float((reached >= 0).mean()),
-                "first_seconds": float(reached[reached >= 0].mean() * config.decision_seconds)
-                if (reached >= 0).any()
-                else None,
-            },
-            "per_class": {
-                name: _class_numbers(config, b, side, c, length)
-                for c, name in enumerate(CLASS_NAMES)
-                if c in roster(config.num_packs).mech_class
-            },
-        }
-    return out

@@ -19,14 +19,15 @@ from jaxtyping import Array, Bool, Float32, Key
 from echelon_jax.env.environment import Echelon
 from echelon_jax.env.state import REASONS, STATISTICS, EnvParams, EnvState
 from echelon_jax.env.trace import Trace, trace_of
-from echelon_jax.evaluation.behaviour import Behaviour, BehaviourSums, behaviour_of, count_behaviour, no_behaviour
+from echelon_jax.evaluation.behaviour import BehaviourSums, count_behaviour, no_behaviour
+from echelon_jax.evaluation.behaviour_numbers import Behaviour, behaviour_of
 from echelon_jax.evaluation.players import Player, policy_outputs
 from echelon_jax.evaluation.recording import Expected, Frame, Recorder, frame_of
 from echelon_jax.intervals import paired_score, wilson
 from echelon_jax.training.sides import all_rows, learner_first, learner_rows, opponent_rows
 from echelon_jax.worldgen.bank import WorldArrays
 
-STEPS_PER_LAUNCH = 16
+STEPS_PER_CALL = 16
 
 
 class Games(NamedTuple):
@@ -123,7 +124,7 @@ def make_match(
         start: Array,
         watched: Array,
     ) -> tuple[_Board, Bool[Array, " arenas"], _Seen]:
-        keys = jax.vmap(lambda i: jax.random.fold_in(key, start + i))(jnp.arange(STEPS_PER_LAUNCH))
+        keys = jax.vmap(lambda i: jax.random.fold_in(key, start + i))(jnp.arange(STEPS_PER_CALL))
         board, seen = jax.lax.scan(lambda s, k: decide(env_params, numbers_a, numbers_b, watched, s, k), board, keys)
         return board, board.state.episode_over, seen
 
@@ -169,7 +170,7 @@ def play(
         watched = record.game - 2 * start if record is not None and record.game is not None and watches else 0
         if record is not None:
             record.begin_round()
-        for step in range(0, env.config.max_steps, STEPS_PER_LAUNCH):
+        for step in range(0, env.config.max_steps, STEPS_PER_CALL):
             board, over, seen = advance(env_params, a[1], b[1], board, round_key, jnp.int32(step), jnp.int32(watched))
             if record is not None:
                 record.take(seen.frame, seen.trace, seen.expected, watches)

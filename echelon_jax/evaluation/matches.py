@@ -13,10 +13,10 @@ from typing import Any
 
 import jax
 
-from echelon_jax.agents.registry import FORMS, is_agent_name, make_agent
+from echelon_jax.agents.registry import FORMS, is_agent_name, is_zoo_name, make_agent
 from echelon_jax.config import EnvConfig
 from echelon_jax.env.environment import Echelon
-from echelon_jax.evaluation.behaviour import summarize_behaviour
+from echelon_jax.evaluation.behaviour_numbers import summarize_behaviour
 from echelon_jax.evaluation.games import Games, play, summarize_games
 from echelon_jax.evaluation.players import AgentPlayer, PolicyNumbers, PolicyPlayer
 from echelon_jax.evaluation.recording import Recorder
@@ -72,8 +72,10 @@ def opponent_player(
         if is_agent_name(opponent):
             agent, numbers = make_agent(opponent, env_config, fire_probability)
             return AgentPlayer(agent), numbers
-        if not Path(opponent).exists():
-            raise ValueError(f"opponents must be {FORMS}, or the path of a run or checkpoint, got {opponent!r}")
+        if not is_zoo_name(opponent) and not Path(opponent).exists():
+            raise ValueError(
+                f"opponents must be {FORMS}, the path of a run or checkpoint, or zoo:NAME, got {opponent!r}"
+            )
         opponent = load_policy(opponent)
     theirs = dataclasses.replace(opponent.env_config, reward=env_config.reward)  # what was paid does not matter here
     if theirs != env_config:

@@ -142,8 +142,8 @@ class Recorder:
         if not any(self._expected):
             raise ValueError("values must be true when the games are played, to compare them with what came")
         said, came = [], []
-        for launches in self._expected:
-            whole: Any = jax.tree.map(lambda *x: np.concatenate(x), *launches)
+        for calls in self._expected:
+            whole: Any = jax.tree.map(lambda *x: np.concatenate(x), *calls)
             to_come = np.zeros_like(whole.reward)
             running = np.zeros_like(whole.reward[0])
             for t in reversed(range(len(to_come))):

@@ -59,11 +59,17 @@ def plan_of(network: ModernNetwork) -> dict[str, Any]:
         "planes": [list(run) for run in structure.planes],
         "alive": list(structure.alive),
         "heads": [
-            {"name": h.name, "kind": h.kind, "size": h.size, "sample": _run(h.raw_action), "legal": _run(h.action_mask)}
+            {
+                "name": h.name,
+                "kind": h.kind,
+                "size": h.size,
+                "raw_action": _run(h.raw_action),
+                "action_mask": _run(h.action_mask),
+            }
             for h in heads.table
         ],
         "log_std": [low, high, math.log(share / (1 - share))],
-        "legality": [_plain_rule(rule) for rule in mask_rules(heads.config)],
+        "mask_rules": [_plain_rule(rule) for rule in mask_rules(heads.config)],
         "action": action_parts(heads),
         "classes": _class_rules(network),
     }
@@ -103,12 +109,12 @@ def action_parts(heads: Heads) -> list[dict[str, Any]]:
         head = heads[piece.head]
         columns = _run(head.raw_action)
         if piece.kind == "tanh":
-            parts.append({"kind": "tanh", "sample": columns})
+            parts.append({"kind": "tanh", "raw_action": columns})
         elif piece.kind == "choice":
             parts.append(
                 {
                     "kind": "choice",
-                    "sample": columns,
+                    "raw_action": columns,
                     "first": piece.first,
                     "stop": head.size,
                     "off": piece.off,
@@ -117,11 +123,11 @@ def action_parts(heads: Heads) -> list[dict[str, Any]]:
             )
         else:
             trigger = columns[0] + heads.triggers.index(piece.entry)
-            part: dict[str, Any] = {"kind": "sign", "sample": [trigger, trigger + 1]}
+            part: dict[str, Any] = {"kind": "sign", "raw_action": [trigger, trigger + 1]}
             if piece.kind == "switch":
                 part |= {"kind": "switch", "by": _run(heads["ewar"].raw_action), "levels": list(piece.levels)}
             parts.append(part)
-    widths = [p.get("stop", 0) - p.get("first", 0) or p["sample"][1] - p["sample"][0] for p in parts]
+    widths = [p.get("stop", 0) - p.get("first", 0) or p["raw_action"][1] - p["raw_action"][0] for p in parts]
     size = action_layout(heads.config).size
     if sum(widths) != size:
         raise ExportError(f"an action has {size} entries, its parts {sum(widths)}")

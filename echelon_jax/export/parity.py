@@ -30,7 +30,7 @@ Network = Callable[[Any, Any, Any, Any], Sequence[Any]]  # (observation, h, c, d
 
 def head_names(policy: Policy) -> tuple[str, ...]:
     """Return the names of what a network returns, in order; h and c come last."""
-    outputs = ("output", "log_std", "legal") if isinstance(policy.network, ModernNetwork) else ("mean", "log_std")
+    outputs = ("output", "log_std", "action_mask") if isinstance(policy.network, ModernNetwork) else ("mean", "log_std")
     return (*outputs, "value", "h", "c")
 
 
@@ -105,7 +105,7 @@ def factored_of(network: ModernNetwork, heads: Heads) -> Factored:
     """Return the distribution of these outputs."""
     log_stds = {name: jnp.asarray(heads["log_std"][..., run]) for name, run in head_columns(network.heads).items()}
     outputs = {head.name: jnp.asarray(heads["output"][..., head.action_mask]) for head in network.heads.table}
-    return Factored(network.heads, outputs, log_stds, jnp.asarray(heads["legal"]) > 0.5)
+    return Factored(network.heads, outputs, log_stds, jnp.asarray(heads["action_mask"]) > 0.5)
 
 
 def _log_prob(network: Any, heads: Heads, raw_action: Any) -> Any:
@@ -120,7 +120,7 @@ def _factored_log_prob(distribution: Factored, raw_action: Any) -> Any:
 
 
 def _numbers(heads: Heads) -> Heads:
-    """The heads with what is legal as 0 and 1, to be compared like the rest."""
+    """The heads with action masks as 0 and 1, to be compared like the rest."""
     return {name: head.astype(np.float32) if head.dtype == bool else head for name, head in heads.items()}
 
 

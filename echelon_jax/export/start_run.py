@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import uuid
 from pathlib import Path
 
@@ -15,6 +16,7 @@ from echelon_jax.export.weights import ExportError, described
 from echelon_jax.policies.registry import make_network
 from echelon_jax.runs import checkpoint, directory
 from echelon_jax.runs.checkpoint import CheckpointError
+from echelon_jax.runs.devices import processor_cores, settled
 from echelon_jax.runs.directory import Claim
 from echelon_jax.runs.lock import RunLock
 from echelon_jax.runs.policy import Policy
@@ -63,6 +65,8 @@ def start_run(policy: Policy, run_dir: Path, config: TrainConfig, env_config: En
         CheckpointError: the directory holds a run already, or cannot be written.
     """
     check_fits(policy, config, env_config)
+    there = processor_cores() if jax.default_backend() == "cpu" else len(jax.devices())
+    config = settled(config, run_dir, there)
     with RunLock(run_dir) as lock:
         claim = directory.look(run_dir, config, env_config, resume=False)
         if claim.described is not None:
@@ -76,7 +80,8 @@ def start_run(policy: Policy, run_dir: Path, config: TrainConfig, env_config: En
 
 def _write(policy: Policy, run_dir: Path, claim: Claim, config: TrainConfig, env_config: EnvConfig) -> Path:
     env = Echelon(env_config)
-    trainer = make_train(AutoReset(env), config)
+    # The first state is the same on any number of devices.
+    trainer = make_train(AutoReset(env), dataclasses.replace(config, devices=1))
     slice_size = config.bank_swap_size if config.bank_swap_every else config.bank_size
     seeds = bank_contents(config.seed, config.bank_size // slice_size, slice_size, 0)
     env_params = env.params(env.make_bank(generate_worlds(env_config, seeds)))

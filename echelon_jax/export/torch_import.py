@@ -62,10 +62,10 @@ def _modern_params(network: ModernNetwork, state: Arrays) -> Params:
     flat = np.zeros(
         int(ends[-1]) + 1, np.float32
     )  # entry 0 takes what has no parameter: the second LSTM bias, always zero
-    for name, places in modern_state_of(network, jax.tree.unflatten(tree, numbered)).items():
-        if name not in state or state[name].shape != places.shape:
+    for name, indices in modern_state_of(network, jax.tree.unflatten(tree, numbered)).items():
+        if name not in state or state[name].shape != indices.shape:
             raise ExportError(f"the weights do not fit the network: {name} is missing or of another shape")
-        flat[places.ravel()] = state[name].ravel()
+        flat[indices.ravel()] = state[name].ravel()
     parts = np.split(flat[1:], ends[:-1])
     return jax.tree.unflatten(tree, [jnp.asarray(p.reshape(leaf.shape)) for p, leaf in zip(parts, leaves, strict=True)])
 

@@ -37,10 +37,10 @@ import safetensors.torch
 import torch
 from torch import Tensor, nn
 
-FORMAT = 1
+FORMAT = 2
 KIND = "echelon policy"
 SQUASH_EPSILON = 1e-6  # actions from elsewhere are clamped this far inside (-1, 1)
-ILLEGAL = -1e4  # logit of an illegal choice
+MASKED = -1e4  # logit of a masked choice
 _HALF_LOG_TWO_PI = 0.5 * math.log(2 * math.pi)
 
 
@@ -260,7 +260,7 @@ def log_prob(mean: Tensor, log_std: Tensor, raw_action: Tensor) -> Tensor:
     return (gaussian_log_prob(mean, log_std, raw_action) - log_det(raw_action)).sum(-1)
 
 
-def sample_of(action: Tensor) -> Tensor:
+def raw_action_of(action: Tensor) -> Tensor:
     """Return the raw action of an action; components are clamped to 1e-6 inside (-1, 1) first."""
     inside = action.clamp(-1.0 + SQUASH_EPSILON, 1.0 - SQUASH_EPSILON)
     return 0.5 * (torch.log1p(inside) - torch.log1p(-inside))
@@ -284,7 +284,7 @@ class Norm(nn.Module):
         return (x - mean) * (torch.rsqrt(variance + 1e-6) * self.weight) + self.bias
 
 
-class Legality(nn.Module):
+class MaskRules(nn.Module):
     """The action mask of a row, from its raw observation, by rules that the card states as numbers.
 
     A rule is a list of alternatives, and an alternative is a list of conditions. A condition is ["any", entries] (one of the
@@ -349,7 +349,7 @@ def _frozen(condition: Sequence[Any]) -> tuple[Any, ...]:
 
 
 class ModernLayers(nn.Module):
-    """The layers of the modern network, in the order of a pass: `encode`, `lstm`, `act`, `judge`."""
+    """The layers of the modern network, in the order of a pass: `encode`, `lstm`, `act`, `critic`."""
 
     def __init__(self, dimensions: Mapping[str, Any], plan: Mapping[str, Any]) -> None:
         super().__init__()
@@ -427,7 +427,7 @@ class ModernLayers(nn.Module):
             outputs.append(part)
         return torch.cat(outputs, -1), torch.cat(log_stds, -1), y
 
-    def judge(self, view: Tensor) -> tuple[Tensor]:
+    def critic(self, view: Tensor) -> tuple[Tensor]:
         """Return the value of every row."""
         return (self.value_layer(torch.relu(self.value_hidden(view))),)
 
@@ -440,7 +440,7 @@ class ModernPolicy(BasePolicy):
     - `shared`: start and number of the entries of the map planes that a team's mechs see alike. The rest is the mech's own part.
     - `numbers`, `planes`, `alive`: runs (start, stop) in the own part; `sets`: its groups of slots.
     - `heads`: their columns in raw actions and in action masks; `log_std`: low, high and middle of its range before the squash.
-    - `legality`: see Legality; `action`: see `action_of`.
+    - `mask_rules`: see MaskRules; `action`: see `action_of`.
     - `classes`: a rule per class that says whether a row is of that class, if each mech class has layers of its own. A dead mech
       is of none and gets the first layers; nobody uses its outputs.
 
@@ -455,7 +455,7 @@ class ModernPolicy(BasePolicy):
     """
 
     network = "modern"
-    head_outputs = ("output", "log_std", "legal")
+    head_outputs = ("output", "log_std", "action_mask")
 
     def __init__(
         self,
@@ -476,7 +476,7 @@ class ModernPolicy(BasePolicy):
         self.dimensions |= {"slot_width": slot_width, "plane_width": plane_width, "mechs": mechs}
         self.dimensions |= {"layer_norm": layer_norm, "team_critic": team_critic, "attention": attention}
         self.plan, self.heads = plan, list(plan["heads"])
-        self.legality, self.classes = Legality(plan["legality"]), Legality(plan["classes"])
+        self.mask_rules, self.classes = MaskRules(plan["mask_rules"]), MaskRules(plan["classes"])
         self.layers = nn.ModuleList(ModernLayers(self.dimensions, plan) for _ in plan["classes"])
         self._add_normaliser(observation)
 
@@ -507,8 +507,8 @@ class ModernPolicy(BasePolicy):
             done: [*arenas, mechs], bool or 0 and 1.
 
         Returns:
-            outputs of all heads [*arenas, mechs, legal], log-std of the Gaussian ones, one after the other, bool legality
-            [*arenas, mechs, legal], value [*arenas, mechs], and the new h and c.
+            outputs of all heads [*arenas, mechs, mask], log-std of the Gaussian ones, one after the other, bool action mask
+            [*arenas, mechs, mask], value [*arenas, mechs], and the new h and c.
         """
         observation = observation.to(self.observation_shift.dtype)
         x, start, stop = self._normalised(observation), self.shared[0], sum(self.shared)
@@ -521,8 +521,8 @@ class ModernPolicy(BasePolicy):
             lives = (own[..., slice(*self.plan["alive"])] > 0).any(-1, keepdim=True).to(y.dtype)
             living = (y * lives).sum(-2, keepdim=True) / lives.sum(-2, keepdim=True).clamp(min=1.0)
             y = torch.cat([y, living.expand_as(y), lives], -1)
-        (value,) = self._by_class(which, "judge", y)
-        return output, log_std, self.legality(observation), value[..., 0], h, c
+        (value,) = self._by_class(which, "critic", y)
+        return output, log_std, self.mask_rules(observation), value[..., 0], h, c
 
     def _by_class(self, which: Tensor | None, stage: str, *inputs: Tensor) -> tuple[Tensor, ...]:
         """A stage by the layers of each row's class."""
@@ -537,48 +537,48 @@ class ModernPolicy(BasePolicy):
     # -- The distribution ----------------------------------------------------------------------------------------------
 
     def parts(self, heads: Sequence[Tensor]) -> dict[str, tuple[Tensor, Tensor | None, Tensor]]:
-        """Return by head its outputs, its log-std (Gaussians only) and what is legal."""
-        output, log_std, legal = heads
+        """Return by head its outputs, its log-std (Gaussians only) and its action mask."""
+        output, log_std, action_mask = heads
         found: dict[str, tuple[Tensor, Tensor | None, Tensor]] = {}
-        place = 0
+        first = 0
         for head in self.heads:
-            columns, spread = slice(*head["legal"]), None
+            columns, spread = slice(*head["action_mask"]), None
             if head["kind"] == "gaussian":
-                spread = log_std[..., place : place + head["size"]]
-                place += head["size"]
-            found[head["name"]] = (output[..., columns], spread, legal[..., columns])
+                spread = log_std[..., first : first + head["size"]]
+                first += head["size"]
+            found[head["name"]] = (output[..., columns], spread, action_mask[..., columns])
         return found
 
     def choose(self, heads: Sequence[Tensor], deterministic: bool, generator: torch.Generator | None) -> Tensor:
-        """Draw a raw action [*rows, samples], what is illegal left out: 0, or another choice."""
+        """Draw a raw action [*rows, samples], masked components are 0 and masked choices are never drawn."""
         drawn = []
-        for head, (output, log_std, legal) in zip(self.heads, self.parts(heads).values()):
+        for head, (output, log_std, action_mask) in zip(self.heads, self.parts(heads).values()):
             if log_std is not None:
                 x = output if deterministic else output + log_std.exp() * _normal(output, generator)
-                drawn.append(torch.where(legal, x, torch.zeros_like(x)))
+                drawn.append(torch.where(action_mask, x, torch.zeros_like(x)))
             elif head["kind"] == "bernoulli":
-                pulled = output > 0 if deterministic else _uniform(output, generator) < torch.sigmoid(output)
-                drawn.append((pulled & legal).to(output.dtype))
+                pressed = output > 0 if deterministic else _uniform(output, generator) < torch.sigmoid(output)
+                drawn.append((pressed & action_mask).to(output.dtype))
             else:
-                score = _masked(output, legal)
+                score = _masked(output, action_mask)
                 if not deterministic:
                     score = score - torch.log(-torch.log(_uniform(output, generator)))  # Gumbel: a draw by a maximum
                 drawn.append(score.argmax(-1, keepdim=True).to(output.dtype))
         return torch.cat(drawn, -1)
 
     def head_action_log_prob(self, heads: Sequence[Tensor], raw_action: Tensor) -> Tensor:
-        """Return each head's log-probability [*rows, heads] of a raw action; illegal components take no part."""
+        """Return each head's log-probability [*rows, heads] of a raw action; masked components take no part."""
         each = []
-        for head, (output, log_std, legal) in zip(self.heads, self.parts(heads).values()):
-            x = raw_action[..., slice(*head["sample"])]
+        for head, (output, log_std, action_mask) in zip(self.heads, self.parts(heads).values()):
+            x = raw_action[..., slice(*head["raw_action"])]
             if head["kind"] == "categorical":
-                each.append(torch.log_softmax(_masked(output, legal), -1).gather(-1, x.long())[..., 0])
+                each.append(torch.log_softmax(_masked(output, action_mask), -1).gather(-1, x.long())[..., 0])
                 continue
             if log_std is not None:
                 density = gaussian_log_prob(output, log_std, x) - log_det(x)
             else:
                 density = x * output - torch.logaddexp(output, torch.zeros_like(output))
-            each.append(torch.where(legal, density, torch.zeros_like(density)).sum(-1))
+            each.append(torch.where(action_mask, density, torch.zeros_like(density)).sum(-1))
         return torch.stack(each, -1)
 
     def log_prob_of(self, heads: Sequence[Tensor], raw_action: Tensor) -> Tensor:
@@ -588,12 +588,12 @@ class ModernPolicy(BasePolicy):
     def action_of(self, raw_action: Tensor) -> Tensor:
         """Return the environment's action of a raw action: the parts of the plan's `action` one after the other.
 
-        Kinds: `tanh` of Gaussians; `sign`, 1 for a pulled trigger, else -1; `choice`, `on` for the chosen one of the numbers
+        Kinds: `tanh` of Gaussians; `sign`, 1 for a pressed trigger, else -1; `choice`, `on` for the chosen one of the numbers
         from `first` to `stop`, else `off`; `switch`, a trigger that a choice above 0 replaces by one of `levels`.
         """
         made = []
         for part in self.plan["action"]:
-            x = raw_action[..., slice(*part["sample"])]
+            x = raw_action[..., slice(*part["raw_action"])]
             if part["kind"] == "tanh":
                 made.append(torch.tanh(x))
             elif part["kind"] == "sign":
@@ -611,8 +611,8 @@ class ModernPolicy(BasePolicy):
         return torch.cat(made, -1)
 
 
-def _masked(output: Tensor, legal: Tensor) -> Tensor:
-    return torch.where(legal, output, torch.full_like(output, ILLEGAL))
+def _masked(output: Tensor, action_mask: Tensor) -> Tensor:
+    return torch.where(action_mask, output, torch.full_like(output, MASKED))
 
 
 def _sign(x: Tensor) -> Tensor:
@@ -670,22 +670,39 @@ def read_card(path: str | Path) -> dict[str, Any]:
         PolicyError: missing, damaged, changed or foreign.
     """
     path = Path(path)
-    place = path.with_suffix(".json")
+    card_path = path.with_suffix(".json")
     if not path.is_file():
         raise PolicyError(f"there is no policy at {path}")
-    if not place.is_file():
-        raise PolicyError(f"{path} has no card: {place} is missing (the two files belong together, name them alike)")
+    if not card_path.is_file():
+        raise PolicyError(
+            f"{path} has no card: {card_path} is missing (the two files belong together, name them alike)"
+        )
     try:
-        card = json.loads(place.read_text())
+        card = json.loads(card_path.read_text())
     except (OSError, ValueError) as error:
-        raise PolicyError(f"the card {place} cannot be read: {_line(error)}") from error
+        raise PolicyError(f"the card {card_path} cannot be read: {_line(error)}") from error
     if not isinstance(card, dict) or card.get("kind") != KIND:
-        raise PolicyError(f"{place} is not the card of a policy")
-    if card.get("format") != FORMAT:
-        raise PolicyError(f"{place} has format {card.get('format')!r}, this file reads {FORMAT}")
+        raise PolicyError(f"{card_path} is not the card of a policy")
+    if card.get("format") not in (1, FORMAT):
+        raise PolicyError(f"{card_path} has format {card.get('format')!r}, this file reads 1 to {FORMAT}")
     if card.get("hash") != card_hash(card):
-        raise PolicyError(f"the card {place} has been changed: its hash does not fit")
-    return card
+        raise PolicyError(f"the card {card_path} has been changed: its hash does not fit")
+    return card if card["format"] == FORMAT else _with_new_words(card)
+
+
+# Words of format 1, and what format 2 calls the same.
+_NEW_WORDS = {"sample": "raw_action", "legal": "action_mask", "legality": "mask_rules"}
+
+
+def _with_new_words(card: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a card of format 1 in the words of the present format: the plan of the modern network, and the probe."""
+
+    def renamed(found: Any) -> Any:
+        if isinstance(found, dict):
+            return {_NEW_WORDS.get(key, key): renamed(value) for key, value in found.items()}
+        return [renamed(value) for value in found] if isinstance(found, list) else found
+
+    return {name: renamed(value) if name in ("plan", "probe") else value for name, value in card.items()}
 
 
 def card_hash(card: Mapping[str, Any]) -> str:
@@ -860,7 +877,7 @@ def probe(policy: Policy) -> dict[str, Any]:
             done = torch.tensor([False, t == PROBE_STEPS - 1], device=like.device)
             *heads, value, h, c = policy(observation[t], h, c, done)
     found = (*zip(policy.head_outputs, heads), ("value", value))
-    return {name: head.to(like.dtype).tolist() for name, head in found}  # what is legal as 0 and 1
+    return {name: head.to(like.dtype).tolist() for name, head in found}  # action masks as 0 and 1
 
 
 def main(arguments: list[str]) -> int:

@@ -1,4 +1,4 @@
-"""The programs that are compiled for a GPU: the environment's step, the policy's decision,
+"""The programs that are compiled for a GPU: the environment's step, the policy's decision, that of a league of policies,
 the learner's update, the fused training call.
 
 The only place of this package that knows the trainer's modules.
@@ -26,10 +26,12 @@ from echelon_jax.policies.registry import make_network
 from echelon_jax.sim.rules import sim_rules
 from echelon_jax.training import ppo
 from echelon_jax.training.config import TrainConfig
+from echelon_jax.training.league.agent import LeagueAgent
+from echelon_jax.training.league.state import FrozenPolicy, begin
 from echelon_jax.training.reward_weights import reward_weights
 from echelon_jax.training.trainer import make_train
 
-NAMES = ("env", "policy", "update", "train")
+NAMES = ("env", "policy", "league", "update", "train")
 BANK = 64  # worlds that the environment alone draws from
 
 
@@ -83,6 +85,29 @@ def policy_program(config: EnvConfig, train: TrainConfig) -> Program:
         key,
     )
     return Program(jax.jit(decide), arguments, 1, {"parameters": sum(x.size for x in jax.tree.leaves(params))})
+
+
+def league_program(config: EnvConfig, train: TrainConfig) -> Program:
+    """One decision of a league's policies for the opponent's mechs, each arena by the member that it has drawn."""
+    clip = train.observation_clip or None
+    network, arenas = make_network(train, config), train.arenas
+    agent = LeagueAgent(config, network, clip, train.league_slots, ())
+    env = Echelon(config)
+    params = EnvParams(rules=sim_rules(config), rewards=env.default_rewards(), bank=abstract_bank(config, BANK))
+    keys = jax.eval_shape(lambda: jax.random.split(jax.random.key(0), arenas))
+    state, step = jax.eval_shape(env.reset_batch, keys, params)
+
+    def numbers() -> Any:
+        own, moments = network.init(jax.random.key(0)), empty_moments(network.features.own_size)
+        league = begin(own, moments, train.league_slots, 0)
+        return agent.numbers(train.league_draw_config, league, FrozenPolicy(own, moments), jnp.float32(1.0))
+
+    def decide(numbers: Any, memory: Any, state: Any, observation: Any, keys: Any) -> Any:
+        return agent.act_on(params, numbers, memory, state, observation, keys)
+
+    memory = jax.eval_shape(agent.init, params, state)
+    arguments = jax.eval_shape(numbers), memory, state, step.observation, keys
+    return Program(jax.jit(decide), arguments, 1, {"policies": 1 + train.league_slots})
 
 
 def update_program(config: EnvConfig, train: TrainConfig) -> Program:
@@ -148,5 +173,5 @@ def make_program(name: str, config: EnvConfig, arenas: int, overrides: dict[str,
     if name == "env":
         return env_program(config, arenas)
     train = TrainConfig.gpu(arenas=arenas, **overrides).validate()
-    makers = {"policy": policy_program, "update": update_program, "train": train_program}
+    makers = {"policy": policy_program, "league": league_program, "update": update_program, "train": train_program}
     return makers[name](config, train)

@@ -1,13 +1,12 @@
 """State exchange between the JAX simulator and the plain reference, and one source of draws for both.
 
-A row is an `EnvState` of numpy leaves without the arena axis. Whatever a row holds that the reference has no place for (slot
-numbers, values of stamps, overflow counters, counts of events) comes back from the row it was loaded from.
+A row is an `EnvState` of numpy leaves without the arena axis. Whatever a row holds that the reference does not have (slot
+numbers, values of insertion indices, overflow counters, counts of events) comes back from the row it was loaded from.
 """
 
 from __future__ import annotations
 
 import dataclasses
-from functools import cache
 from typing import Any
 
 import jax
@@ -15,9 +14,11 @@ import numpy as np
 
 from echelon_jax.config import EnvConfig
 from echelon_jax.env.state import REASONS, STATISTICS, WINNERS, EnvState
-from echelon_jax.parity.recorded.golden import column_words, counters, whole
+from echelon_jax.parity.recorded.golden import counters, whole
+from echelon_jax.parity.recorded.maps import column_words
+from echelon_jax.parity.timers import ages, residues, seconds_of
 from echelon_jax.reference.environment import Arena
-from echelon_jax.reference.modern.observation import ObservationMemory
+from echelon_jax.reference.modern.memory import ObservationMemory
 from echelon_jax.reference.rewards import Zone
 from echelon_jax.reference.state import Battle, Mech, Projectile, make_mechs
 from echelon_jax.reference.vec import vec
@@ -25,8 +26,7 @@ from echelon_jax.reference.world import SmokeCloud, VoxelWorld
 from echelon_jax.rules import constants as k
 from echelon_jax.rules.materials import COLLIDES, OPAQUE
 from echelon_jax.rules.mechs import TEAM_NAMES
-from echelon_jax.rules.timers import decrements
-from echelon_jax.rules.weapons import HITSCAN, MISSILE, SMOKE, WEAPONS, Timer, on_timer, timed_weapon
+from echelon_jax.rules.weapons import HITSCAN, MISSILE, SMOKE
 from echelon_jax.sim.noise import Noise
 from echelon_jax.sim.slots import BARREL, TUBE, slots
 
@@ -37,7 +37,7 @@ FLOATS = {
     "leg_hp": "leg_hp",
     "heat": "heat",
     "stability": "stability",
-    "noise_level": "noise",
+    "noise_level": "loudness",
 }
 TIMERS = {
     "fallen_time": "fallen",
@@ -49,12 +49,6 @@ TIMERS = {
     "painter_cooldown": "painter_cooldown",
     "painted_remaining": "painted",
 }
-_DURATIONS = {
-    "fallen": k.FALLEN_DURATION,
-    "suppressed": k.SUPPRESSION_DURATION,
-    "ams_cooldown": k.AMS_COOLDOWN,
-    "painted": k.PAINT_DURATION,
-}
 # A deed that the modern observation tells of, and the row's count of it.
 DEEDS = {
     "laser_hit": "laser_hits",
@@ -63,7 +57,6 @@ DEEDS = {
     "smoke_launch": "smoke_launches",
     "paint": "paints",
 }
-_WEAPON_TIMERS = {f"{timer.value}_cooldown": timer for timer in Timer}
 
 
 @dataclasses.dataclass
@@ -85,55 +78,6 @@ def stack(rows: list[Any]) -> Any:
     return jax.tree.map(lambda *leaves: np.stack(leaves), *rows)
 
 
-# ---- timers ---------------------------------------------------------------------------------------------------------
-
-
-@cache
-def residues(duration: float, dt: float) -> tuple[float, ...]:
-    """The float64 seconds a timer set to `duration` shows with c decrements to go, for c = 0, 1, ...
-
-    Source: docs/spec/rules.md 1.2.
-    """
-    left, shown = float(duration), [float(duration)]
-    while left > 0:
-        left = max(0.0, left - dt)
-        shown.append(left)
-    return tuple(reversed(shown))
-
-
-@cache
-def ages(dt: float, count: int) -> tuple[float, ...]:
-    """The float64 age of a shot after 0 to `count` updates: dt added again and again."""
-    shown = [0.0]
-    for _ in range(count):
-        shown.append(shown[-1] + dt)
-    return tuple(shown)
-
-
-class OutsideTheRulesError(ValueError):
-    """A state that no game can reach, such as a timer above what the rules set it to."""
-
-
-def duration_of(field: str, mech_class: int, was_smoke: bool) -> float:
-    """Seconds to which the rules set a timer of a row; 0 for a kinetic weapon that the class lacks."""
-    if field == "tube_cooldown":
-        return WEAPONS[SMOKE if was_smoke else MISSILE].cooldown
-    if field in _WEAPON_TIMERS:
-        timer = _WEAPON_TIMERS[field]
-        if timer is Timer.KINETIC and on_timer(mech_class, timer) is None:
-            return 0.0
-        # Random states hold running laser and painter timers of mechs that carry neither.
-        return WEAPONS[timed_weapon(mech_class, timer)].cooldown
-    return _DURATIONS[field]
-
-
-def _seconds(field: str, count: int, mech: Mech, was_smoke: bool, dt: float) -> float:
-    shown = residues(duration_of(field, mech.class_id, was_smoke), dt)
-    if not 0 <= count < len(shown):
-        raise OutsideTheRulesError(f"{field} of {mech.id} must be from 0 to {len(shown) - 1} substeps, got {count}")
-    return shown[count]
-
-
 # ---- JAX to reference -----------------------------------------------------------------------------------------------
 
 
@@ -151,7 +95,7 @@ def to_reference(config: EnvConfig, row: EnvState) -> Loaded:
     battle = Battle(config, world, mechs)
     for mech in mechs:
         battle.grid.remove(mech.index)
-    for i in np.argsort(sim.mechs.stamp, kind="stable"):  # grid order: arrivals
+    for i in np.argsort(sim.mechs.insertion_index, kind="stable"):  # grid order: arrivals
         if mechs[i].alive:
             battle.grid.place(int(i), mechs[i].pos)
     shots = _load_shots(config, row)
@@ -187,7 +131,7 @@ def _load_memory(memory: Any) -> ObservationMemory:
     if memory.age is None or memory.last_seen is None:
         return ObservationMemory(turn)
     ages_ = [[int(v) for v in seen] for seen in memory.age]
-    return ObservationMemory(turn, ages_, [[vec(place) for place in places] for places in memory.last_seen])
+    return ObservationMemory(turn, ages_, [[vec(position) for position in row] for row in memory.last_seen])
 
 
 def _index(value: Any) -> int | None:
@@ -201,7 +145,7 @@ def _load_mech(mech: Mech, row: EnvState, dt: float) -> None:
         setattr(mech, name, float(getattr(m, source)[i]))
     for name, source in TIMERS.items():
         count = int(getattr(m, source)[i])
-        setattr(mech, name, _seconds(source, count, mech, bool(m.tube_was_smoke[i]), dt))
+        setattr(mech, name, seconds_of(source, count, mech, bool(m.tube_was_smoke[i]), dt))
     mech.pos, mech.vel = vec(m.position[i]), vec(m.velocity[i])
     mech.tube_was_smoke = bool(m.tube_was_smoke[i])
     mech.last_painter, mech.focus_target = _index(m.last_painter[i]), _index(m.focus[i])
@@ -268,7 +212,7 @@ def to_row(config: EnvConfig, loaded: Loaded, template: EnvState) -> EnvState:
     sim = row.sim
     for mech in battle.mechs:
         _save_mech(mech, row, config.dt)
-    _save_stamps(battle, row)
+    _save_insertion_order(battle, row)
     _save_shots(config, loaded, row)
     _save_clouds(config, loaded, row)
     sim.grid.material[:] = battle.world.material.reshape(-1)
@@ -316,31 +260,31 @@ def _save_mech(mech: Mech, row: EnvState, dt: float) -> None:
         tally.damage_direction[i] = mech.last_damage_dir
 
 
-def _save_stamps(battle: Battle, row: EnvState) -> None:
-    """Keep the stamps of a row as long as they give the grid's order; else number the mechs afresh."""
-    stamp = row.sim.mechs.stamp
+def _save_insertion_order(battle: Battle, row: EnvState) -> None:
+    """Keep the insertion indices of a row as long as they give the grid's order; else number the mechs afresh."""
+    index = row.sim.mechs.insertion_index
     lists = [members for members in battle.grid.cells.values() if members]
-    if all((np.diff(stamp[members]) > 0).all() for members in lists):
+    if all((np.diff(index[members]) > 0).all() for members in lists):
         return
-    for place, mech in enumerate(i for members in lists for i in members):
-        stamp[mech] = place
-    row.sim.next_stamp[...] = len(stamp)
+    order = [mech for members in lists for mech in members]
+    index[order] = np.arange(len(order))
+    row.sim.next_insertion_index[...] = len(index)
 
 
 def _save_shots(config: EnvConfig, loaded: Loaded, row: EnvState) -> None:
     p, battle = row.sim.projectiles, loaded.arena.battle
     assign_slots(config, loaded)
-    places = [_find(loaded.shots, shot) for shot in battle.projectiles]
+    slots = [_find(loaded.shots, shot) for shot in battle.projectiles]
     p.alive[:] = False
-    for shot, slot in zip(battle.projectiles, places, strict=True):
+    for shot, slot in zip(battle.projectiles, slots, strict=True):
         p.alive[slot], p.weapon[slot] = True, shot.weapon
         p.target[slot] = -1 if shot.target is None else shot.target
         p.position[slot], p.velocity[slot] = shot.pos, shot.vel
         p.age[slot] = round(shot.age / config.dt)
         defenders = _defenders(config, int(p.target[slot]))
         p.rolled[slot] = sum(1 << pack for pack, i in enumerate(defenders) if i in shot.rolled)
-    if not (np.diff(p.order[places]) > 0).all():
-        p.order[places] = np.arange(len(places))
+    if not (np.diff(p.order[slots]) > 0).all():
+        p.order[slots] = np.arange(len(slots))
 
 
 def _save_clouds(config: EnvConfig, loaded: Loaded, row: EnvState) -> None:
@@ -422,9 +366,3 @@ class SlotNoise:
         """The roll of a mech's wreck."""
         assert self._noise.wreck is not None
         return float(self._noise.wreck[self._now, mech])
-
-
-@cache
-def most(field: str, mech_class: int, was_smoke: bool, dt: float) -> int:
-    """The most substeps a timer of a row can show."""
-    return decrements(duration_of(field, mech_class, was_smoke), dt)

@@ -86,12 +86,12 @@ class Heads:
 
     @property
     def choices(self) -> tuple[str, ...]:
-        """Names of what the heads choose from, as head/choice: each trigger, then the places of each categorical head."""
+        """Names of what the heads choose from, as head/choice: each trigger, then the choices of each categorical head."""
         named = []
         for head in self.table:
             if head.kind != GAUSSIAN:
-                places = self.triggers if head.kind == BERNOULLI else range(head.size)
-                named += [f"{head.name}/{place}" for place in places]
+                numbers = self.triggers if head.kind == BERNOULLI else range(head.size)
+                named += [f"{head.name}/{number}" for number in numbers]
         return tuple(named)
 
     @property
@@ -123,8 +123,8 @@ class Heads:
             if piece.kind == "tanh":
                 parts.append(jnp.tanh(chosen))
             elif piece.kind == "choice":
-                places = jnp.arange(piece.first, head.size)
-                parts.append(jnp.where(chosen == places, 1.0, piece.off))
+                numbers = jnp.arange(piece.first, head.size)
+                parts.append(jnp.where(chosen == numbers, 1.0, piece.off))
             else:
                 column = self.triggers.index(piece.entry)
                 pressed = jnp.where(chosen[..., column : column + 1] > 0.5, 1.0, -1.0)

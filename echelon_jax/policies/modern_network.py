@@ -181,13 +181,13 @@ class ModernModule(nn.Module):
         """Return the distribution over raw actions, and the memory as the critic reads it."""
         y = self.norm_after(h) if self.layer_norm else h
         flat = self.head_layer(y)
-        outputs, log_stds, place = {}, {}, 0
+        outputs, log_stds, first = {}, {}, 0
         low, high = LOG_STD_RANGE
         share = (self.initial_log_std - low) / (high - low)
         middle = math.log(min(max(share, 1e-3), 1 - 1e-3) / (1 - min(max(share, 1e-3), 1 - 1e-3)))
         for name, size in self._outputs().items():
-            part = flat[..., place : place + size]
-            place += size
+            part = flat[..., first : first + size]
+            first += size
             kind = self.heads[name].kind
             if kind == GAUSSIAN:
                 mean, spread = jnp.split(part, 2, -1)

@@ -68,8 +68,8 @@ def structure_of(config: EnvConfig) -> Structure:
     shared = layout.block(reading.shared_block)
     gap = shared.stop - shared.start
 
-    def own(place: int) -> int:
-        return place if place < shared.stop else place - gap
+    def own(entry: int) -> int:
+        return entry if entry < shared.stop else entry - gap
 
     groups = []
     for kind in reading.slot_kinds:
@@ -94,12 +94,12 @@ def structure_of(config: EnvConfig) -> Structure:
     taken = np.zeros(layout.size - gap, bool)
     for start, stop in (*((group.start, group.stop) for group in groups), *planes):
         taken[start:stop] = True
-    numbers, place = [], 0
+    numbers, entry = [], 0
     for used, run in itertools.groupby(taken.tolist()):
         length = len(list(run))
         if not used:
-            numbers.append((place, place + length))
-        place += length
+            numbers.append((entry, entry + length))
+        entry += length
     alive = layout[reading.alive]
     return Structure(
         numbers=tuple(numbers),

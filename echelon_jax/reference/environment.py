@@ -10,10 +10,10 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from echelon_jax.config import EnvConfig
-from echelon_jax.reference.modern.observation import DEEDS, ObservationMemory, observe_modern
-from echelon_jax.reference.modern.rewards import modern_components
+from echelon_jax.reference.interfaces import actions_of, observation_of, reward_of
+from echelon_jax.reference.modern.observation import DEEDS
 from echelon_jax.reference.noise import LiveNoise, Noise
-from echelon_jax.reference.observation import SLOTS, Scene, observe, occupancy_map, telemetry_map
+from echelon_jax.reference.observation import SLOTS, Scene, occupancy_map, telemetry_map
 from echelon_jax.reference.rewards import (
     COMPONENTS,
     Flags,
@@ -21,29 +21,20 @@ from echelon_jax.reference.rewards import (
     count_events,
     count_transitions,
     new_statistics,
-    reward_components,
     status_flags,
     tonnage_in_zone,
     zone_tick,
 )
-from echelon_jax.reference.simulator import set_ewar, set_ewar_modes, simulate
+from echelon_jax.reference.simulator import simulate
 from echelon_jax.reference.state import Battle, Event, make_mechs
 from echelon_jax.reference.world import VoxelWorld
 from echelon_jax.rules.mechs import BLUE, RED, TEAM_NAMES
 from echelon_jax.rules.rewards import ModernWeights, modern_weights
 
-# Components of the original's actions after the nine base ones.
-PREFERENCES = slice(9, 14)
-SORT = slice(14, 17)
-HOSTILE_ONLY = 17
-MESSAGE = 18
-EWAR_MODES = 3  # of the modern actions: off, ECM, ECCM
-
 
 def action_size(config: EnvConfig) -> int:
-    """Return the components of one mech's action: nine base ones, those of its interface, the message."""
-    modern = 10 + config.team_size + EWAR_MODES
-    return (modern if config.actions == "modern" else MESSAGE) + config.comm_dim
+    """Return the components of one mech's action: those of its interface, then the message."""
+    return actions_of(config).size(config) + config.comm_dim
 
 
 CLOSE_CALL = 1e-3  # scores or hit points nearer than this are equal when time is up
@@ -99,6 +90,7 @@ class Arena:
     ) -> None:
         n = len(battle.mechs)
         self.config, self.battle, self.zone = config, battle, zone
+        self.observation, self.actions, self.reward = observation_of(config), actions_of(config), reward_of(config)
         self.weights = modern_weights(config.num_packs, config.score_to_win) if weights is None else weights
         self.occupancy = occupancy_map(map_world, config.clearance_z)
         self.telemetry = telemetry_map(map_world)
@@ -110,7 +102,7 @@ class Arena:
         self.contact_slots = [[-1] * SLOTS for _ in range(n)]
         self.flags_before: list[Flags] = [status_flags(mech) for mech in battle.mechs]
         self.statistics = new_statistics()
-        self.memory = ObservationMemory.fresh(config) if config.observation == "modern" else None
+        self.memory = self.observation.first_memory(config)
         self.deeds: list[set[str]] = [set() for _ in range(n)]  # which of DEEDS each mech did in the last decision
         self.outcome: dict[str, Any] | None = None
 
@@ -130,10 +122,7 @@ class Arena:
 
     def look(self) -> np.ndarray:
         """Compute the observations, remember the contact slots and count the non-finite ones."""
-        if self.memory is not None:
-            rows, self.contact_slots, bad = observe_modern(self.scene(), self.memory, self.deeds)
-        else:
-            rows, self.contact_slots, bad = observe(self.scene())
+        rows, self.contact_slots, bad = self.observation.observe(self)
         for i in bad:
             self.statistics[f"bad_obs_{TEAM_NAMES[self.battle.mechs[i].team]}"] += 1
         return rows
@@ -147,17 +136,7 @@ class Arena:
             if bad[mech.index]:
                 self.statistics[f"bad_actions_{TEAM_NAMES[mech.team]}"] += 1
         scalars = clean.tolist()  # float32 values widened
-        modern = config.actions == "modern"
-        if modern:  # 3
-            self.set_focus_modern(clean)
-            first = 10 + config.team_size
-            set_ewar_modes(battle, [int(i) for i in np.argmax(clean[:, first : first + EWAR_MODES], axis=1)])
-        else:
-            self.set_focus(clean)
-            set_ewar(battle, scalars)
-        if config.observation_control and not modern:  # 4, dead mechs too
-            self.sort_mode = [int(i) for i in np.argmax(clean[:, SORT], axis=1)]
-            self.hostile_only = [bool(v) for v in clean[:, HOSTILE_ONLY] > 0]
+        self.actions.decide(self, clean)  # 3, 4
         before = [self.zone.distance(mech) if mech.alive else None for mech in mechs]  # 5
         yaws = [mech.yaw for mech in mechs]
         events = simulate(battle, scalars, noise)  # 7
@@ -168,7 +147,7 @@ class Arena:
         count_events(self.statistics, mechs, events)  # 8
         count_transitions(self.statistics, mechs, self.flags_before)  # 9
         self.flags_before = [status_flags(mech) for mech in mechs]
-        message = 10 + config.team_size + EWAR_MODES if modern else MESSAGE
+        message = self.actions.size(config)
         for mech in mechs:  # 10: messages arrive one decision later
             heard = config.communication and mech.alive
             self.messages[mech.index] = scalars[mech.index][message:] if heard else [0.0] * config.comm_dim
@@ -176,42 +155,11 @@ class Arena:
         for team in (BLUE, RED):
             self.scores[team] += ticks[team] * config.decision_seconds
         terminated, truncated = self.episode_outcome()  # 13
-        if config.reward == "modern":  # 12
-            rows = modern_components(config, self.weights, mechs, self.zone, before, ticks, self.winner)
-        else:
-            map_side = float(max(battle.world.size[:2]))
-            rows = reward_components(mechs, events, self.zone, before, ticks, map_side)
+        rows = self.reward.components(self, before, ticks, events)  # 12
         observation = self.look()  # 16
         components = np.array(rows, np.float64)
         reward = np.array([sum(row) for row in rows], np.float64)
         return Advance(observation, reward, components, terminated, truncated, self.outcome, events)
-
-    def set_focus(self, clean: np.ndarray) -> None:
-        """Target preference to focus target, by the slots of the last observation (docs/spec/environment.md 1.3)."""
-        for mech in self.battle.mechs:
-            mech.focus_target = None
-            if not (mech.alive and self.config.target_selection):
-                continue
-            preferences = clean[mech.index, PREFERENCES]
-            slot = int(np.argmax(preferences))
-            target = self.contact_slots[mech.index][slot]
-            if preferences[slot] > 0 and target >= 0:
-                other = self.battle.mechs[target]
-                if other.alive and other.team != mech.team:
-                    mech.focus_target = target
-
-    def set_focus_modern(self, clean: np.ndarray) -> None:
-        """Focus by the largest of "none" and the hostile slots, if that mech lives and (partial mode) was ever seen."""
-        n, half = len(self.battle.mechs), self.config.team_size
-        age = None if self.memory is None else self.memory.age
-        for mech in self.battle.mechs:
-            mech.focus_target = None
-            choice = int(np.argmax(clean[mech.index, 9 : 10 + half]))
-            if choice == 0 or not (mech.alive and self.config.target_selection):
-                continue
-            target = self.battle.mechs[(choice - 1 + (half if mech.team == BLUE else 0)) % n]
-            if target.alive and (age is None or age[mech.index][target.index] >= 0):
-                mech.focus_target = target.index
 
     def team_hp(self, team: int) -> float:
         """Sum of max(0, hp) over a team's living mechs."""

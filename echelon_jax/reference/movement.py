@@ -26,7 +26,7 @@ def move(battle: Battle, mech: Mech, action: list[float]) -> None:
     accelerate(battle, mech, action)
     integrate(battle, mech)
     # loudness: speed times the noise factor of the class (docs/spec/rules.md 8.5)
-    mech.noise_level = norm(mech.vel) * mech.spec.noise_factor
+    mech.noise_level = norm(mech.vel) * mech.spec.loudness_factor
 
 
 def accelerate(battle: Battle, mech: Mech, action: list[float]) -> None:

@@ -19,8 +19,8 @@ import numpy as np
 
 from echelon_jax import __version__
 from echelon_jax.config import SWITCHES, EnvConfig
-from echelon_jax.env.environment import Echelon, observe
-from echelon_jax.env.interfaces import action_layout, observation_layout
+from echelon_jax.env.environment import Echelon
+from echelon_jax.env.interfaces import action_layout, observation_layout, observe
 from echelon_jax.env.layout import CONTACTS, Layout
 from echelon_jax.env.state import REASONS, REWARD_COMPONENTS, WINNERS, Bank, EnvParams, EnvState
 from echelon_jax.env.trace import SmallState, Trace, small_state, with_small_state

@@ -29,7 +29,7 @@ class MechClass(NamedTuple):
     heat_dissipation: float
     tonnage: float
     solid_wreck_probability: float
-    noise_factor: float
+    loudness_factor: float
 
 
 MECH_CLASSES = (

@@ -28,7 +28,7 @@ def mech_table() -> str:
         "heat_dissipation": "heat dissipation /s",
         "tonnage": "tonnage",
         "solid_wreck_probability": "chance of a solid wreck",
-        "noise_factor": "noise factor",
+        "loudness_factor": "loudness factor",
     }
     rows: list[list[object]] = [["size, voxels", *(" x ".join(f"{s:g}" for s in c.size) for c in MECH_CLASSES)]]
     rows += [[label, *(getattr(c, field) for c in MECH_CLASSES)] for field, label in labels.items()]

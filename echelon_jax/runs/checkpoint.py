@@ -14,8 +14,6 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 import json
-import os
-import re
 import shutil
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -28,7 +26,19 @@ from echelon_jax.env.interfaces import observation_layout
 from echelon_jax.policies.network import Network
 from echelon_jax.policies.normalize import empty_moments
 from echelon_jax.policies.registry import NetworkFactory, given_network
-from echelon_jax.runs import migrations, tree_files
+from echelon_jax.runs import migrations, tree_files, zoo
+from echelon_jax.runs.checkpoint_files import (
+    BEST,
+    MANIFEST,
+    PARTIAL,
+    REPLACED,
+    best_score,
+    link,
+    put,
+    reason_of,
+    repair,
+    whole_checkpoints,
+)
 from echelon_jax.runs.migrations import FORMAT
 from echelon_jax.runs.numerics import difference, numerics
 from echelon_jax.runs.policy import Policy
@@ -38,10 +48,7 @@ from echelon_jax.training.trainer import TrainState
 
 # Of the TrainConfig when a run is resumed.
 MAY_CHANGE = ("updates", "updates_per_call", *(f.name for f in dataclasses.fields(TrainConfig) if "guard" in f.name))
-BEST = "best"
-_MANIFEST = "manifest.json"
 _POLICY_FIELDS = ("params", "observation_moments")
-_PARTIAL, _REPLACED = ".partial-", ".replaced-"
 
 
 class CheckpointError(Exception):
@@ -131,29 +138,29 @@ def write(run_dir: str | Path, snap: Snapshot, keep: int = 3, keep_best: bool = 
     if keep < 1:
         raise ValueError(f"keep must be a whole number from 1, got {keep}")
     folder = Path(run_dir).absolute() / "checkpoints"
-    target, partial = folder / f"{snap.update:08d}", folder / f"{_PARTIAL}new"
+    target, partial = folder / f"{snap.update:08d}", folder / f"{PARTIAL}new"
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        _mend(folder)
+        repair(folder)
         partial.mkdir()
         tree_files.write(partial / "policy", tree_files.nested(snap.policy))
         tree_files.write(partial / "run", snap.run)
-        manifest = {**snap.manifest, "files": tree_files.checksums(partial, _MANIFEST)}
-        (partial / _MANIFEST).write_text(json.dumps(manifest, indent=1))
+        manifest = {**snap.manifest, "files": tree_files.checksums(partial, MANIFEST)}
+        (partial / MANIFEST).write_text(json.dumps(manifest, indent=1))
         tree_files.flush(partial)
-        _put(partial, target)
-        if keep_best and snap.score is not None and snap.score >= _best_score(folder):
-            copy = folder / f"{_PARTIAL}best"
-            shutil.copytree(target, copy, copy_function=_link)
-            _put(copy, folder / BEST)
-        for old in _all(folder)[:-keep]:
+        put(partial, target)
+        if keep_best and snap.score is not None and snap.score >= best_score(folder):
+            copy = folder / f"{PARTIAL}best"
+            shutil.copytree(target, copy, copy_function=link)
+            put(copy, folder / BEST)
+        for old in whole_checkpoints(folder)[:-keep]:
             # Not whole from the first moment on: a removal that is cut short leaves no half checkpoint.
-            gone = old.rename(folder / f"{_PARTIAL}{old.name}")
+            gone = old.rename(folder / f"{PARTIAL}{old.name}")
             shutil.rmtree(gone)
     except (OSError, ValueError) as error:  # orbax reports a full disk as a ValueError
-        for leftover in folder.glob(f"{_PARTIAL}*"):
+        for leftover in folder.glob(f"{PARTIAL}*"):
             shutil.rmtree(leftover, ignore_errors=True)
-        raise CheckpointError(f"cannot write a checkpoint to {folder}: {_reason(error)}") from error
+        raise CheckpointError(f"cannot write a checkpoint to {folder}: {reason_of(error)}") from error
     return target
 
 
@@ -176,14 +183,14 @@ def find(path: str | Path) -> Path:
         CheckpointError: there is none.
     """
     path = Path(path).absolute()
-    aside = path.parent / (_REPLACED + path.name)  # not with_name: the root has no name
+    aside = path.parent / (REPLACED + path.name)  # not with_name: the root has no name
     if not path.exists() and aside.exists():
         path = aside
     if not path.exists():
         raise CheckpointError(f"there is no checkpoint at {path}")
-    if (path / _MANIFEST).is_file():
+    if (path / MANIFEST).is_file():
         return path
-    found = _all(path / "checkpoints")
+    found = whole_checkpoints(path / "checkpoints")
     if not found:
         raise CheckpointError(f"{path} is neither a checkpoint nor a run directory with checkpoints")
     return found[-1]
@@ -191,7 +198,9 @@ def find(path: str | Path) -> Path:
 
 def saved_updates(run_dir: str | Path) -> list[int]:
     """Return the updates of the whole checkpoints of a run directory, in order."""
-    return [int(path.name.removeprefix(_REPLACED)) for path in _all(Path(run_dir).absolute() / "checkpoints")]
+    return [
+        int(path.name.removeprefix(REPLACED)) for path in whole_checkpoints(Path(run_dir).absolute() / "checkpoints")
+    ]
 
 
 def read_manifest(path: str | Path) -> Manifest:
@@ -202,7 +211,7 @@ def read_manifest(path: str | Path) -> Manifest:
     """
     target = find(path)
     try:
-        manifest = json.loads((target / _MANIFEST).read_text())
+        manifest = json.loads((target / MANIFEST).read_text())
     except (OSError, ValueError) as error:
         raise CheckpointError(f"the manifest of {target} cannot be read: {first_line(error)}") from error
     if not isinstance(manifest, dict) or "format" not in manifest:
@@ -220,7 +229,7 @@ def read_manifest(path: str | Path) -> Manifest:
         bank = None if manifest["bank"] is None else Bank(**manifest["bank"])
     except (KeyError, TypeError, ValueError) as error:
         raise CheckpointError(f"the manifest of {target} is damaged or foreign: {first_line(error)}") from error
-    name = target.name.removeprefix(_REPLACED)
+    name = target.name.removeprefix(REPLACED)
     if target.parent.name == "checkpoints" and name.isdigit() and int(name) != update:
         raise CheckpointError(f"{target} was copied or renamed: its manifest says update = {update}")
     if layout != layout_hash(env_config):
@@ -279,7 +288,7 @@ def restore(
         state = fresh()
         return {name: getattr(state, name) for name in fields}
 
-    _verify(manifest)
+    verify(manifest)
     try:
         old = manifest.was_format
         loaded, _ = tree_files.read(manifest.path / "policy", policy, old_path=migrations.policy_path(old))
@@ -299,11 +308,17 @@ def restore(
 def load_policy(path: str | Path, network: Network | NetworkFactory | None = None) -> Policy:
     """Return the policy saved at `path` (a checkpoint, the best included, or a run directory), ready to play.
 
-    `network` is the one that was handed to `make_train`; without it the configuration of the checkpoint names it.
+    `path` may also be the name of a policy that comes with the package, such as "zoo:champion" (docs/zoo.md). `network` is the one
+    that was handed to `make_train`; without it the configuration of the checkpoint names it.
 
     Raises:
         CheckpointError: missing, foreign, damaged, or of a network that cannot be built here.
     """
+    if zoo.is_zoo_name(path):
+        try:
+            return zoo.load(path)
+        except zoo.ZooError as error:
+            raise CheckpointError(str(error)) from error
     manifest = read_manifest(path)
     try:
         made = given_network(network, manifest.config, manifest.env_config)
@@ -313,7 +328,7 @@ def load_policy(path: str | Path, network: Network | NetworkFactory | None = Non
         "params": jax.eval_shape(made.init, jax.random.key(0)),
         "observation_moments": jax.eval_shape(lambda: empty_moments(made.features.own_size)),
     }
-    _verify(manifest)
+    verify(manifest)
     try:
         loaded, _ = tree_files.read(
             manifest.path / "policy", template, old_path=migrations.policy_path(manifest.was_format)
@@ -331,77 +346,18 @@ def load_policy(path: str | Path, network: Network | NetworkFactory | None = Non
     )
 
 
-# -- Files ----------------------------------------------------------------------------------------------------------
+def verify(manifest: Manifest) -> None:
+    """Compare the files of a checkpoint with the checksums in its manifest.
 
-
-def _all(folder: Path) -> list[Path]:
-    """All whole checkpoints of a run, oldest first.
-
-    A process that dies while it replaces a checkpoint leaves the old one aside; then that one counts.
+    Raises:
+        CheckpointError: a file is missing, has changed or cannot be read.
     """
-    if not folder.is_dir():
-        return []
-    whole = [p for p in folder.iterdir() if (p / _MANIFEST).is_file()]
-    found = {p.name: p for p in whole if p.name.isdigit()}
-    aside = {p.name.removeprefix(_REPLACED): p for p in whole if p.name.startswith(_REPLACED)}
-    found = {name: p for name, p in aside.items() if name.isdigit()} | found
-    return [found[name] for name in sorted(found)]
-
-
-def _mend(folder: Path) -> None:
-    """Remove what a process left that died while writing, and put back what it had set aside."""
-    for leftover in folder.glob(f"{_PARTIAL}*"):
-        shutil.rmtree(leftover)
-    for aside in folder.glob(f"{_REPLACED}*"):
-        target = folder / aside.name.removeprefix(_REPLACED)
-        if target.exists():
-            shutil.rmtree(aside)
-        else:
-            aside.rename(target)
-
-
-def _put(new: Path, target: Path) -> None:
-    """Rename `new` to its final name. The old directory is set aside first, so one of the two is always there."""
-    aside = target.with_name(_REPLACED + target.name)
-    if target.exists():
-        target.rename(aside)
-    new.rename(target)
-    tree_files.flush_one(target.parent)
-    shutil.rmtree(aside, ignore_errors=True)
-
-
-def _best_score(folder: Path) -> float:
-    """The best score so far; -inf if there is none or it cannot be read."""
     try:
-        return float(json.loads((folder / BEST / _MANIFEST).read_text())["score"])
-    except (FileNotFoundError, ValueError, KeyError, TypeError):
-        return float("-inf")
-
-
-def _link(source: str, target: str) -> None:
-    """Make a hard link to a file that never changes, or a copy where the file system has no hard links."""
-    try:
-        os.link(source, target)
-    except OSError:
-        shutil.copy2(source, target)
-
-
-def _verify(manifest: Manifest) -> None:
-    try:
-        found = tree_files.checksums(manifest.path, _MANIFEST)
+        found = tree_files.checksums(manifest.path, MANIFEST)
     except OSError as error:
         raise CheckpointError(f"{manifest.path} cannot be read: {first_line(error)}") from error
     for name, checksum in manifest.files.items():
         if found.get(name) != checksum:
-            others = [p.name for p in _all(manifest.path.parent) if p != manifest.path]
+            others = [p.name for p in whole_checkpoints(manifest.path.parent) if p != manifest.path]
             advice = f"; move it away to go on from {others[-1]}" if others else ""
             raise CheckpointError(f"{manifest.path} is damaged: {name} is missing or has changed{advice}")
-
-
-def _reason(error: BaseException) -> str:
-    """The reason why writing failed, in the system's words if there are some."""
-    for cause in (error, error.__cause__, error.__context__):
-        if isinstance(cause, OSError) and cause.strerror:
-            return cause.strerror
-    told = re.search(r"os_error_code='(\d+)'", str(error))  # how tensorstore says it, at the end of a long line
-    return os.strerror(int(told[1])) if told else first_line(error)

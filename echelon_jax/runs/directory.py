@@ -64,8 +64,8 @@ def look(run_dir: Path, config: TrainConfig, env_config: EnvConfig, resume: bool
         if described is not None:
             _require_same(run_dir, described, config, env_config, holds)
         return Claim(described, None)
-    place = run_dir if at is None else run_dir / "checkpoints" / f"{at:08d}"
-    claim = Claim(described, checkpoint.read_manifest(place))
+    path = run_dir if at is None else run_dir / "checkpoints" / f"{at:08d}"
+    claim = Claim(described, checkpoint.read_manifest(path))
     assert claim.manifest is not None
     checkpoint.require_same(claim.manifest, config, env_config, run=claim.run_id)
     return claim

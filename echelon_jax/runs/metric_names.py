@@ -30,7 +30,8 @@ MEANINGS: dict[str, dict[str, str]] = {
         "loss_rate": "share of them that the learner lost",
         "draw_rate": "share of draws",
         "win_rate/as_*": "win rate of the arenas in which the learner is blue or red",
-        "win_rate/against_*": "win rate against the opponent of that name",
+        "win_rate/against_*": "win rate against the opponent of that name; in a league `current`, `slot1` to `slotK`, agents",
+        "episodes/against_*": "number of them against that member of a league",
         "ended_by/*": "share of them that ended in this way",
         "episode_length": "mean number of decisions",
         "return_per_mech": "sum of rewards of a mech of the learner over an episode, mean over mechs",
@@ -72,6 +73,12 @@ MEANINGS: dict[str, dict[str, str]] = {
         "update/update_ratio": "norm of the parameter step divided by the norm of the parameters",
         "update/skipped": "share of gradient steps left out because something was not finite",
         "update/stopped": "share of gradient steps left out because the KL was too large",
+    },
+    "The league (docs/selfplay.md), only with `--opponent league`; null before the first submission": {
+        "league/rating": "rating of the policy that was submitted last",
+        "league/rating_deviation": "its deviation",
+        "league/entries": "entries of the run's league",
+        "league/commanders": "commanders among them",
     },
     "The guard (docs/reliability.md)": {
         "guard/dropped": "updates of the call that were not applied",

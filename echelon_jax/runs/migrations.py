@@ -19,7 +19,7 @@ from echelon_jax.config import EnvConfig
 from echelon_jax.runs.tree_files import nested_path
 from echelon_jax.training.config import TrainConfig
 
-FORMAT = 3
+FORMAT = 4
 NESTED_POLICY = 3  # the format that began to store the policy as a tree of named layers
 
 # What a run did before a field of TrainConfig existed, where that is not the field's default.
@@ -39,6 +39,11 @@ MOVED_LEAVES: dict[int, tuple[tuple[str, str], ...]] = {
         ("['runner_state'].env_state.memory.last_seen", "['actors'].env_state.recall.place"),
         ("['runner_state'].env_state.memory.", "['actors'].env_state.recall."),
         ("['runner_state'].", "['actors']."),
+    ),
+    4: (
+        ("['runner_state'].env_state.sim.mechs.insertion_index", "['runner_state'].env_state.sim.mechs.stamp"),
+        ("['runner_state'].env_state.sim.mechs.loudness", "['runner_state'].env_state.sim.mechs.noise"),
+        ("['runner_state'].env_state.sim.next_insertion_index", "['runner_state'].env_state.sim.next_stamp"),
     ),
 }
 
@@ -146,7 +151,16 @@ def _two_to_three(manifest: dict[str, Any]) -> dict[str, Any]:
     return {**manifest, "format": 3}
 
 
-STEPS: dict[int, Callable[[dict[str, Any]], dict[str, Any]]] = {1: _one_to_two, 2: _two_to_three}
+def _three_to_four(manifest: dict[str, Any]) -> dict[str, Any]:
+    """Format 4 renamed leaves."""
+    return {**manifest, "format": 4}
+
+
+STEPS: dict[int, Callable[[dict[str, Any]], dict[str, Any]]] = {
+    1: _one_to_two,
+    2: _two_to_three,
+    3: _three_to_four,
+}
 
 
 def _config(kind: type[_Config], complete: dict[str, Any], saved: Mapping[str, Any], always: frozenset[str]) -> _Config:

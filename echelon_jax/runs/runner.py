@@ -36,7 +36,9 @@ from echelon_jax.policies.registry import make_network
 from echelon_jax.runs import checkpoint, directory
 from echelon_jax.runs.checkpoint import Bank, CheckpointError, Manifest
 from echelon_jax.runs.clock import CallClock, device_megabytes, time_rollout
+from echelon_jax.runs.companion import Companion
 from echelon_jax.runs.description import describe, write_summary
+from echelon_jax.runs.devices import settled
 from echelon_jax.runs.directory import Claim
 from echelon_jax.runs.guard_log import GuardLog
 from echelon_jax.runs.lock import RunLock
@@ -71,7 +73,8 @@ class Runner:
         keep, keep_best: how many of the last checkpoints stay, and whether the best one stays (docs/reliability.md).
         sinks: makes what metrics go to besides metrics.jsonl and TensorBoard, from the directory and what config.json holds.
         time_parts: measure a rollout alone before training, which compiles a second program.
-        launcher: a function of the trainer, a state and the environment's parameters that compiles the call (`seeds` shares one).
+        companion: may change the state between calls, and tells metrics; a league needs one.
+        compile_call: compiles the call, from the trainer, a state and the parameters of the environment (`seeds` shares one).
 
     Raises:
         CheckpointError: the directory cannot be written or holds another run, or its checkpoint cannot be used.
@@ -92,13 +95,15 @@ class Runner:
         progress: Progress | None = None,
         sinks: Callable[[Path, dict[str, Any]], Sequence[Sink]] = lambda run_dir, described: (),
         time_parts: bool = False,
-        launcher: Callable[[Train, TrainState, EnvParams], Callable[..., Any]] | None = None,
+        companion: Companion | None = None,
+        compile_call: Callable[[Train, TrainState, EnvParams], Callable[..., Any]] | None = None,
     ) -> None:
+        config = settled(config, run_dir, len(jax.devices()))
         self.run_dir, self.config, self.env_config = run_dir, config, env_config
         self.resume, self.at, self.save_every = resume, at, save_every
         self.keep, self.keep_best = keep, keep_best
-        self.sinks, self.time_parts = sinks, time_parts
-        self.launcher = compile_run_updates if launcher is None else launcher
+        self.sinks, self.time_parts, self.companion = sinks, time_parts, companion
+        self.compile_call = compile_run_updates if compile_call is None else compile_call
         self.measured: dict[str, float | None] = {"seconds/compile": None, "seconds/rollout": None}
         self.progress = Progress(config, env_config, run_dir) if progress is None else progress
         self.stages = parse(config.curriculum)
@@ -139,7 +144,7 @@ class Runner:
     def _train(self, more: Sequence[Sink]) -> TrainState:
         config, env = self.config, Echelon(self.env_config)
         trainer = make_train(AutoReset(env), config)
-        self.heads = trainer.network.head_names
+        self.heads, self.members = trainer.network.head_names, trainer.members
         self.guard_log = GuardLog(self.run_dir, trainer.guard_names, self.progress.note)
         slices, slice_size = self._bank_shape()
         feed = WorldBankFeeder(self.env_config, config.seed, slices, slice_size, processes=1)
@@ -154,16 +159,19 @@ class Runner:
                 checkpoint.require_same(self.resumed, config, self.env_config, self.claim.run_id, self._bank(done))
             env_params = env.params(env.make_bank(worlds), rewards=rewards)
             del worlds  # the device has them
-            state = self._first_state(trainer, env_params)
+            state, env_params = trainer.place(self._first_state(trainer, env_params), env_params)
             self.progress.phase("compiling the training program (once, a minute or less)")
             began = time.perf_counter()
-            call = self.launcher(trainer, state, env_params)
+            call = self.compile_call(trainer, state, env_params)
             compiling = time.perf_counter() - began
             self.measured["seconds/compile"] = compiling
             if self.time_parts:
                 self.progress.phase("measuring a rollout alone")
                 self.measured["seconds/rollout"] = time_rollout(trainer.update, state, env_params)
             self.progress.compiled(compiling)
+            if self.companion is not None:
+                remembered = None if self.resumed is None else self.resumed.extra.get("companion")
+                state = self.companion.begin(trainer, state, remembered)
             self.began = True
             for name in ("metrics.jsonl", "events.jsonl"):
                 drop_lines_after(self.run_dir / name, done)
@@ -215,7 +223,7 @@ class Runner:
         clock, started = CallClock(), time.perf_counter()
         ratios = RatioLog(self.run_dir, self.heads, config.ratio_alarm)
 
-        def report(at: int, device_metrics: Metrics) -> None:
+        def report(at: int, device_metrics: Metrics, told: dict[str, float | None]) -> None:
             """Wait for a call, fetch its metrics, and hand them on. The next call is already running."""
             metrics: Metrics = jax.tree.map(np.asarray, device_metrics)
             wall, cpu = clock.lap()
@@ -223,7 +231,8 @@ class Runner:
             line = {
                 "update": at,
                 **self._speed(at, wall, cpu),
-                **summarize([metrics], team, self.heads, config.opponent, terms),
+                **summarize([metrics], team, self.heads, config.opponent, terms, self.members),
+                **told,
             }
             played = line["episodes"] or 0.0
             games.append([round((line["win_rate"] or 0.0) * played), played])
@@ -239,7 +248,7 @@ class Runner:
                     state,
                     config,
                     self.env_config,
-                    extra={**extra, "games": list(games)},
+                    extra={**extra, "games": list(games), **self._remembered()},
                     run=self.claim.run_id,
                     bank=self._bank(update),
                     score=wilson(wins, int(played))[0],
@@ -248,7 +257,7 @@ class Runner:
 
         update = int(state.update)
         calls = saved_at = 0
-        waiting: tuple[int, Metrics] | None = None
+        waiting: tuple[int, Metrics, dict[str, float | None]] | None = None
         while update < config.updates and not self.stopped and not self.guard_log.gave_up:
             if calls > saved_at or self.save_every == 1:
                 saver.wait()  # a checkpoint is written beside one call at most; see `begins_save`
@@ -265,7 +274,9 @@ class Runner:
                 env_params = env_params.replace(bank=bank)
             if waiting is not None:
                 report(*waiting)
-            waiting = update, metrics
+            if self.companion is not None:
+                state = self.companion.after_call(state)
+            waiting = update, metrics, {} if self.companion is None else self.companion.metrics()
             if begins_save(update, config.updates_per_call, self.save_every) and update < config.updates:
                 report(*waiting)  # saving waits for the state anyway, and no checkpoint is ahead of its metrics
                 waiting = None
@@ -295,6 +306,9 @@ class Runner:
     def _rewards(self, values: dict[str, float]) -> Any:
         changed: dict[str, Any] = {name: value for name, value in values.items() if name != "fire"}
         return reward_weights(dataclasses.replace(self.config, **changed), self.env_config)
+
+    def _remembered(self) -> dict[str, Any]:
+        return {} if self.companion is None else {"companion": self.companion.remember()}
 
     def _bank(self, update: int) -> Bank:
         """Return the worlds of the run after so many updates."""
@@ -341,7 +355,9 @@ def begins_save(update: int, per_call: int, save_every: int) -> bool:
 
 def compile_run_updates(trainer: Train, state: TrainState, env_params: EnvParams) -> Callable[..., Any]:
     """Return the compiled call of one run."""
-    return trainer.run_updates.lower(state, env_params).compile()  # type: ignore[attr-defined]
+    program = trainer.run_updates.lower(state, env_params).compile()  # type: ignore[attr-defined]
+    # The host puts new worlds and numbers into state and parameters; `place` moves only what lies elsewhere.
+    return lambda state, env_params: program(*trainer.place(state, env_params))
 
 
 class StopOnSignal:

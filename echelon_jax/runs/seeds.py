@@ -67,8 +67,8 @@ class SharedCall:
         self._trainer: Train | None = None
         self._program: Any = None
 
-    def launcher(self, number: int) -> Callable[[Train, TrainState, EnvParams], Callable[..., Any]]:
-        """Return the `Runner.launcher` of run `number`, which shares the compiled program."""
+    def compile_call(self, number: int) -> Callable[[Train, TrainState, EnvParams], Callable[..., Any]]:
+        """Return the `Runner.compile_call` of run `number`, which shares the compiled program."""
 
         def compile_shared(trainer: Train, state: TrainState, env_params: EnvParams) -> Callable[..., Any]:
             self._given[number] = state, env_params
@@ -147,17 +147,26 @@ def train_seeds(
 
     Raises:
         CheckpointError: as `Runner`, of the first run that failed.
-        ValueError: the last seed is larger than a seed may be.
+        ValueError: the last seed is larger than a seed may be, or `devices` asks for several.
     """
     check_seed(config.seed + count - 1, "seed + seeds - 1")
+    if config.devices > 1:
+        raise ValueError(f"devices must be 1 or 0 with several seeds, which share one device, got {config.devices}")
     folders = seed_directories(run_dir, count)
     at = common_update(folders) if resume else None
     shared = SharedCall(count)
     for number, own_dir in enumerate(folders):
-        own = dataclasses.replace(config, seed=config.seed + number)
+        # The learners take turns in one program on one device.
+        own = dataclasses.replace(config, seed=config.seed + number, devices=config.devices or 1)
         console = PlainConsole(quiet=number > 0, force_terminal=False)  # one of them speaks
         progress = Progress(own, env_config, own_dir, console)
-        own_options = {"progress": progress, "launcher": shared.launcher(number), "resume": resume, "at": at, **options}
+        own_options = {
+            "progress": progress,
+            "compile_call": shared.compile_call(number),
+            "resume": resume,
+            "at": at,
+            **options,
+        }
         shared.runners.append(Runner(own_dir, own, env_config, **own_options))
     states: list[TrainState | None] = [None] * count
     failures: list[BaseException] = []

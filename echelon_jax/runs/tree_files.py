@@ -191,8 +191,8 @@ def _plain_path(folder: Path) -> Iterator[Path]:
         finally:
             os.close(descriptor)
     else:
-        with tempfile.TemporaryDirectory() as place:
-            alias = Path(place) / "folder"
+        with tempfile.TemporaryDirectory() as parent:
+            alias = Path(parent) / "folder"
             alias.symlink_to(folder, target_is_directory=True)
             yield alias
 

@@ -101,7 +101,7 @@ def splash_round(
     damage = rules.damage[weapon] * rules.splash_scale[weapon]
     shove = rules.stability_damage[weapon] * rules.splash_scale[weapon]
     dies = reached & (take(m.hp) - damage[:, None] <= 0)
-    rank = grid_rank(position, take(m.stamp))
+    rank = grid_rank(position, take(m.insertion_index))
     last = jnp.min(jnp.where(dies, rank, n), -1)
     served = waiting & (rank <= last[:, None])
     hit = served & reached

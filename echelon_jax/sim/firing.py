@@ -130,9 +130,9 @@ def fire(
         "kinetic_trigger": kinetic_fires[:, table.mech].T,
     }
 
-    place = None
+    turn_rank = None
     if order is not None:
-        row, place, last = drawn_rows(table, order)
+        row, turn_rank, last = drawn_rows(table, order)
         turn_inputs = {
             name: column[row].T if column.ndim == 1 else jnp.take_along_axis(column, row.T, axis=0)
             for name, column in turn_inputs.items()
@@ -185,7 +185,9 @@ def fire(
     else:
         arena = jnp.arange(order.shape[0], dtype=jnp.int32)[:, None]
         by_mech = fired[last, arena]
-    return launch(config, rules, state.replace(mechs=mechs, tally=tally, grid=grid), launched(mechs, by_mech), place)
+    return launch(
+        config, rules, state.replace(mechs=mechs, tally=tally, grid=grid), launched(mechs, by_mech), turn_rank
+    )
 
 
 def _column(array: Array, mech: Int32[Array, ""] | Int32[Array, " arenas"]) -> Array:
@@ -221,7 +223,9 @@ def _hitscan(
     # Shutdown is tested once before the laser, not again before the flamer (Q16).
     able = _column(mechs.alive, i) & (_column(mechs.heat, i) <= rules.heat_cap[i])
     gate = jnp.where(turn["begins_turn"], able, gate)
-    timers = {TIMER_FIELDS[timer]: turn["hitscan_timer"] == place for place, timer in enumerate(_HITSCAN_TIMERS)}
+    timers = {
+        TIMER_FIELDS[timer]: turn["hitscan_timer"] == turn_rank for turn_rank, timer in enumerate(_HITSCAN_TIMERS)
+    }
     cooldown = _column(mechs.laser_cooldown, i)
     for field, runs_on in timers.items():
         if field != "laser_cooldown":

@@ -36,7 +36,7 @@ class Shots(flax.struct.PyTreeNode):
 
     slot: Int32[Array, "arenas selected"]
     valid: Bool[Array, "arenas selected"]  # a pending projectile
-    rank: Int32[Array, "arenas selected"]  # place in the processing order
+    rank: Int32[Array, "arenas selected"]  # index in the processing order
     weapon: Int32[Array, "arenas selected"]
     shooter: Int32[Array, "arenas selected"]
     target: Int32[Array, "arenas selected"]
@@ -109,15 +109,15 @@ def first_shots(
 ) -> Shots:
     """The first `number` pending projectiles of each arena in processing order."""
     table, p = slots(config), projectiles
-    place = jnp.arange(number, dtype=jnp.int32)
-    chosen = pending[:, :, None] & (ranks(pending, p.order)[:, :, None] == place)
+    rank = jnp.arange(number, dtype=jnp.int32)
+    chosen = pending[:, :, None] & (ranks(pending, p.order)[:, :, None] == rank)
     slot = jnp.argmax(chosen, axis=1).astype(jnp.int32)
     shooter = jnp.asarray(table.mech)[slot]
     launcher = jnp.maximum(jnp.asarray(table.heavy_of)[shooter], 0)
     return Shots(
         slot=slot,
         valid=chosen.any(1),
-        rank=jnp.broadcast_to(place, slot.shape),
+        rank=jnp.broadcast_to(rank, slot.shape),
         weapon=at(p.weapon, slot),
         shooter=shooter,
         target=at(p.target, slot),

@@ -46,13 +46,13 @@ def is_leg_hit(
 
 
 def grid_rank(
-    position: Float32[Array, "rows mechs 3"], stamp: Int32[Array, "rows mechs"]
+    position: Float32[Array, "rows mechs 3"], insertion_index: Int32[Array, "rows mechs"]
 ) -> Int32[Array, "rows mechs"]:
-    """Rank of each mech in grid order: ascending (cell x, cell y, arrival stamp) (docs/spec/rules.md 2.6)."""
+    """Rank of each mech in grid order: ascending (cell x, cell y, insertion index) (docs/spec/rules.md 2.6)."""
     cell = (position[..., :2] / k.GRID_CELL).astype(jnp.int32)
     major = cell[..., 0] * 4096 + cell[..., 1]
     a, b = major[..., :, None], major[..., None, :]
-    before = (b < a) | ((b == a) & (stamp[..., None, :] < stamp[..., :, None]))
+    before = (b < a) | ((b == a) & (insertion_index[..., None, :] < insertion_index[..., :, None]))
     return before.sum(-1, dtype=jnp.int32)
 
 

@@ -22,7 +22,7 @@ from echelon_jax.sim.state import Mechs, Projectiles, SimState
 
 # Where two mechs stand in the packed number of a turn, above five flags.
 _TARGET_SHIFT, _AIM_SHIFT, _MECH = 8, 16, 0xFF
-_SHOTS_PER_MECH = 3  # places in the launch order: missile, kinetic, smoke
+_SHOTS_PER_MECH = 3  # ranks in the launch order: missile, kinetic, smoke
 
 
 class Launch(flax.struct.PyTreeNode):
@@ -116,11 +116,11 @@ def launch(
     rules: SimRules,
     state: SimState,
     fired: Launch,
-    place: Int32[Array, "arenas mechs"] | None = None,
+    turn_rank: Int32[Array, "arenas mechs"] | None = None,
 ) -> SimState:
     """Put everything that was fired into its launcher's first free slot; shots without one are counted in `lost_shots`.
 
-    `place` is each mech's place in the order of firing; roster order without it.
+    `turn_rank` is the rank of each mech in the order of firing; roster order without it.
     """
     table, p = slots(config), state.projectiles
     missile, kinetic, smoke = _velocities(config, rules, fired)
@@ -155,7 +155,7 @@ def launch(
     )
     position = _raise(state.mechs.position[:, owner], above)
     turn = jnp.where(is_tube, jnp.where(as_missile, 0, 2), 1)
-    fired_as = owner if place is None else place[:, owner]
+    fired_as = owner if turn_rank is None else turn_rank[:, owner]
     order = (state.tick[:, None] * config.num_mechs + fired_as) * _SHOTS_PER_MECH + turn
     return state.replace(
         projectiles=Projectiles(

@@ -73,7 +73,7 @@ def move(
     map_x, map_y, map_z = float(config.size_x), float(config.size_y), float(config.size_z)
 
     def one_mech(carry: tuple[Array, ...], mech: Int32[Array, " arenas"]) -> tuple[tuple[Array, ...], None]:
-        px, py, pz, vx, vy, vz, stamp, next_stamp = carry
+        px, py, pz, vx, vy, vz, insertion_index, next_insertion_index = carry
         old_x, old_y, z = at(px, mech), at(py, mech), at(pz, mech)
         ux, uy, uz = at(vx, mech), at(vy, mech), at(vz, mech)
         x, y = old_x, old_y
@@ -154,7 +154,7 @@ def move(
         def put(array: Array, value: Array) -> Array:
             return jnp.where(mine, value[:, None], array)
 
-        stamp = jnp.where(me & changed[:, None], next_stamp[:, None], stamp)
+        insertion_index = jnp.where(me & changed[:, None], next_insertion_index[:, None], insertion_index)
         return (
             put(px, x),
             put(py, y),
@@ -162,29 +162,29 @@ def move(
             put(vx, ux),
             put(vy, uy),
             put(vz, uz),
-            stamp,
-            next_stamp + changed.astype(jnp.int32),
+            insertion_index,
+            next_insertion_index + changed.astype(jnp.int32),
         ), None
 
     p = mechs.position
     start = (
         *(p[..., axis] for axis in range(3)),
         *(velocity[..., axis] for axis in range(3)),
-        mechs.stamp,
-        state.next_stamp,
+        mechs.insertion_index,
+        state.next_insertion_index,
     )
-    (px, py, pz, vx, vy, vz, stamp, next_stamp), _ = jax.lax.scan(
+    (px, py, pz, vx, vy, vz, insertion_index, next_insertion_index), _ = jax.lax.scan(
         one_mech, start, order.T, unroll=min(n, widths.move_unroll)
     )
     moved_velocity = jnp.where(alive[..., None], jnp.stack([vx, vy, vz], -1), mechs.velocity)
-    noise = jnp.where(mechs.fallen > 0, 0.0, length3(moved_velocity) * rules.noise_factor)
+    loudness = jnp.where(mechs.fallen > 0, 0.0, length3(moved_velocity) * rules.loudness_factor)
     return state.replace(
         mechs=mechs.replace(
             position=jnp.stack([px, py, pz], -1),
             velocity=moved_velocity,
             yaw=yaw,
-            noise=jnp.where(alive, noise, mechs.noise),
-            stamp=stamp,
+            loudness=jnp.where(alive, loudness, mechs.loudness),
+            insertion_index=insertion_index,
         ),
-        next_stamp=next_stamp,
+        next_insertion_index=next_insertion_index,
     )

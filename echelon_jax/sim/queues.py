@@ -15,10 +15,10 @@ def compact(mask: Bool[Array, " items"], capacity: int) -> tuple[Int32[Array, " 
     and a scatter in "drop" mode both tolerate.
     """
     items = mask.shape[0]
-    place = jnp.cumsum(mask, dtype=jnp.int32)
+    count = jnp.cumsum(mask, dtype=jnp.int32)
     queue = jnp.full((capacity,), items, jnp.int32)
-    queue = queue.at[jnp.where(mask, place - 1, capacity)].set(jnp.arange(items, dtype=jnp.int32), mode="drop")
-    return queue, place[-1]
+    queue = queue.at[jnp.where(mask, count - 1, capacity)].set(jnp.arange(items, dtype=jnp.int32), mode="drop")
+    return queue, count[-1]
 
 
 def first_true(mask: Bool[Array, "rows items"]) -> tuple[Bool[Array, " rows"], Int32[Array, " rows"]]:

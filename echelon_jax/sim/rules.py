@@ -35,7 +35,7 @@ class SimRules(flax.struct.PyTreeNode):
     heat_dissipation: Float32[Array, " mechs"]
     tonnage: Float32[Array, " mechs"]
     solid_wreck_probability: Float32[Array, " mechs"]
-    noise_factor: Float32[Array, " mechs"]
+    loudness_factor: Float32[Array, " mechs"]
     range: Float32[Array, " weapons"]
     damage: Float32[Array, " weapons"]
     stability_damage: Float32[Array, " weapons"]
@@ -105,7 +105,7 @@ def sim_rules(
         heat_dissipation=mech([c.heat_dissipation for c in classes]),
         tonnage=mech([c.tonnage for c in classes]),
         solid_wreck_probability=mech([c.solid_wreck_probability for c in classes]),
-        noise_factor=mech([c.noise_factor for c in classes]),
+        loudness_factor=mech([c.loudness_factor for c in classes]),
         range=weapon([w.range for w in weapons]),
         damage=weapon([w.damage for w in weapons]),
         stability_damage=weapon([w.stability_damage for w in weapons]),

@@ -21,7 +21,7 @@ class Mechs(flax.struct.PyTreeNode):
     leg_hp: Float32[Array, "arenas mechs"]
     heat: Float32[Array, "arenas mechs"]
     stability: Float32[Array, "arenas mechs"]
-    noise: Float32[Array, "arenas mechs"]
+    loudness: Float32[Array, "arenas mechs"]
     alive: Bool[Array, "arenas mechs"]
     fallen: Int32[Array, "arenas mechs"]  # substeps until standing up
     suppressed: Int32[Array, "arenas mechs"]
@@ -36,7 +36,9 @@ class Mechs(flax.struct.PyTreeNode):
     focus: Int32[Array, "arenas mechs"]  # mech index, -1 for none; set once per decision
     ecm_on: Bool[Array, "arenas mechs"]
     eccm_on: Bool[Array, "arenas mechs"]
-    stamp: Int32[Array, "arenas mechs"]  # arrival order within a cell of the spatial grid (docs/spec/rules.md 2.6)
+    insertion_index: Int32[
+        Array, "arenas mechs"
+    ]  # order of arrival in a cell of the grid of mechs (docs/spec/rules.md 2.6)
 
 
 class Tally(flax.struct.PyTreeNode):
@@ -108,7 +110,7 @@ class SimState(flax.struct.PyTreeNode):
     smoke: Smoke
     grid: Grid
     tick: Int32[Array, " arenas"]  # substeps so far
-    next_stamp: Int32[Array, " arenas"]
+    next_insertion_index: Int32[Array, " arenas"]
     lost_shots: Int32[Array, " arenas"]  # overflow: shots without a free slot, this episode
     lost_clouds: Int32[Array, " arenas"]  # overflow: clouds that replaced a living one, this episode
 

@@ -50,7 +50,7 @@ def initial_state(
         leg_hp=full(rules.max_leg_hp),
         heat=f(),
         stability=f(100.0),
-        noise=f(),
+        loudness=f(),
         alive=b(True),
         fallen=i(),
         suppressed=i(),
@@ -65,7 +65,7 @@ def initial_state(
         focus=i(-1),
         ecm_on=b(),
         eccm_on=b(),
-        stamp=jnp.broadcast_to(jnp.arange(n, dtype=jnp.int32), (arenas, n)),
+        insertion_index=jnp.broadcast_to(jnp.arange(n, dtype=jnp.int32), (arenas, n)),
     )
     shots = (arenas, table.count)
     clouds = (arenas, n * table.clouds)
@@ -89,7 +89,7 @@ def initial_state(
         smoke=Smoke(position=jnp.zeros((*clouds, 3), jnp.float32), life=jnp.zeros(clouds, jnp.int32)),
         grid=grid,
         tick=zero(),
-        next_stamp=zero() + n,
+        next_insertion_index=zero() + n,
         lost_shots=zero(),
         lost_clouds=zero(),
     )

@@ -39,7 +39,7 @@ def turns(num_packs: int) -> Turns:
         barrel = barrel_of(int(mech_class))
         kinetic = NO_WEAPON if barrel is None else barrel
         hitscan = carried_by(int(mech_class), HITSCAN) or (NO_WEAPON,)
-        rows += [(mech, weapon, place == 0, place == len(hitscan) - 1, kinetic) for place, weapon in enumerate(hitscan)]
+        rows += [(mech, weapon, rank == 0, rank == len(hitscan) - 1, kinetic) for rank, weapon in enumerate(hitscan)]
     columns = [np.array(column) for column in zip(*rows, strict=True)]
     return Turns(*(column if column.dtype == bool else column.astype(np.int32) for column in columns))
 
@@ -47,17 +47,17 @@ def turns(num_packs: int) -> Turns:
 def drawn_rows(
     table: Turns, order: Int32[Array, "arenas mechs"]
 ) -> tuple[Int32[Array, "arenas rows"], Int32[Array, "arenas mechs"], Int32[Array, "arenas mechs"]]:
-    """The rows of `table` in a drawn order of mechs: which row is the r-th, each mech's place, and its last row's place."""
+    """The rows of `table` in a drawn order of mechs: which row is the r-th, each mech's rank, and the index of its last row."""
     n = order.shape[1]
-    place = jnp.where(order[:, None, :] == jnp.arange(n)[:, None], jnp.arange(n, dtype=jnp.int32), 0).sum(-1)
+    rank = jnp.where(order[:, None, :] == jnp.arange(n)[:, None], jnp.arange(n, dtype=jnp.int32), 0).sum(-1)
     count = np.bincount(table.mech, minlength=n).astype(np.int32)
-    before = place[:, None, :] < place[:, :, None]
+    before = rank[:, None, :] < rank[:, :, None]
     first = jnp.where(before, jnp.asarray(count), 0).sum(-1)
     rows = np.arange(len(table.mech))
     within = (rows - np.searchsorted(table.mech, table.mech)).astype(np.int32)
     to = first[:, table.mech] + within  # where each row of the table goes
     row = jnp.where(to[:, None, :] == rows[:, None], jnp.asarray(rows.astype(np.int32)), 0).sum(-1)
-    return row.astype(jnp.int32), place.astype(jnp.int32), (first + count - 1).astype(jnp.int32)
+    return row.astype(jnp.int32), rank.astype(jnp.int32), (first + count - 1).astype(jnp.int32)
 
 
 def triggers_pressed(config: EnvConfig, commands: Commands) -> dict[int, Bool[Array, "arenas mechs"]]:

@@ -33,7 +33,7 @@ class Geometry(flax.struct.PyTreeNode):
 
     distance: Float32[Array, "arenas mechs mechs"]
     bearing: Float32[Array, "arenas mechs mechs"]  # cosine of the yaw error (docs/spec/rules.md 5.4)
-    rank: Int32[Array, "arenas mechs"]  # place in grid order
+    rank: Int32[Array, "arenas mechs"]  # index in grid order
 
 
 def geometry_of(mechs: Mechs) -> Geometry:
@@ -44,7 +44,7 @@ def geometry_of(mechs: Mechs) -> Geometry:
     flat = jnp.sqrt(flat2)
     along = jnp.cos(mechs.yaw)[:, :, None] * dx + jnp.sin(mechs.yaw)[:, :, None] * dy
     bearing = jnp.where(flat <= 1e-6, 1.0, along / jnp.maximum(flat, 1e-6))
-    return Geometry(jnp.sqrt(flat2 + dz * dz), bearing, grid_rank(p, mechs.stamp))
+    return Geometry(jnp.sqrt(flat2 + dz * dz), bearing, grid_rank(p, mechs.insertion_index))
 
 
 def wanted_views(

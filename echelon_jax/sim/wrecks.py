@@ -100,7 +100,7 @@ def place_wrecks(
         others: for each wreck, the mechs that count as living at that moment.
         arena, mech: whose wreck. Two wanted wrecks of an arena must not both fill a cell.
         wanted: rows that are real.
-        rolls: of each mech's wreck; without them the hash of name and place is worked out here.
+        rolls: of each mech's wreck; without them the hash of name and position is computed here.
     """
     arenas, n = mechs.alive.shape
     size = jnp.array([config.size_x, config.size_y, config.size_z], jnp.int32)

@@ -5,17 +5,19 @@ from __future__ import annotations
 import dataclasses
 from typing import Any
 
-from echelon_jax.agents.registry import TRAINING_OPPONENTS
+from echelon_jax.agents.registry import FORMS, TRAINING_OPPONENTS, is_agent_name
 from echelon_jax.fields import MAX_SEED, check, documented, field, make_plain
 from echelon_jax.policies.distributions import LOG_STD_RANGE
 from echelon_jax.policies.precision import PRECISIONS
 from echelon_jax.policies.registry import check_network_name
 from echelon_jax.training.curriculum import parse
 from echelon_jax.training.guard import GuardConfig
+from echelon_jax.training.league.draw import RULES, DrawConfig
 from echelon_jax.training.ppo import PPOConfig
 
 PRESETS = ("smoke", "cpu", "gpu")
 MAX_WEIGHT = 1000.0
+LEAGUE = "league"  # the opponent that is drawn for each episode
 WORST_RATIOS = 8  # entries that are kept of each update
 
 
@@ -34,6 +36,12 @@ class TrainConfig:
         64,
         "Arenas that are simulated side by side; even, because the learner plays blue in half of them and red in the others.",
         low=2,
+    )
+    devices: int = field(
+        1,
+        "Devices that share the arenas evenly and learn together; `arenas` must be a multiple of twice this and of"
+        " `minibatches` times this. 0 for as many as there are: the cores of a CPU, or the GPUs.",
+        low=0,
     )
     rollout_steps: int = field(128, "Decision steps of a rollout, between two updates.", low=1)
     updates: int = field(100, "Updates of the whole run.", low=1)
@@ -129,8 +137,41 @@ class TrainConfig:
     opponent: str = field(
         "scripted",
         "Opponent that the learner plays against (docs/opponents.md).",
-        choices=TRAINING_OPPONENTS,
+        choices=(*TRAINING_OPPONENTS, LEAGUE),
         importable=True,
+    )
+    league_slots: int = field(8, "Frozen policies that a league holds on the device.", low=1, high=256)
+    league_every: int = field(
+        10,
+        "Updates between two submissions of the policy to the run's league; a multiple of `updates_per_call`.",
+        low=1,
+    )
+    league_draw: str = field(
+        "hard",
+        "Weight of an opponent from the learner's score p against it: `hard` (1 - p)^2, `even` p (1 - p), `linear` 1 - p,"
+        " `uniform` the same for all, `rating` by nearness of ratings.",
+        choices=RULES,
+    )
+    league_current: float = field(
+        0.3, "Share of a league's episodes that the current policy plays against itself.", low=0.0, high=1.0
+    )
+    league_uniform: float = field(
+        0.1, "Share of the other episodes in which every opponent is as likely as any other.", low=0.0, high=1.0
+    )
+    league_agents: str = field(
+        "scripted:easy scripted:medium scripted:hard",
+        "Agents that play in a league besides policies: names as for `opponent`, between blanks; may be empty.",
+    )
+    league_start: str = field(
+        "",
+        "Policies in the slots of a league from the start, of the same game and network: runs, checkpoints or zoo:NAME,"
+        " between blanks.",
+    )
+    league_decay: float = field(
+        0.95, "Decay per update of the results that a league draws by; 1 forgets nothing.", low=0.0, high=1.0
+    )
+    league_keep_first: bool = field(
+        True, "Keep the first submitted policy in its slot for the whole run, against forgetting."
     )
     fire_start: float = field(0.2, "Fire probability of the scripted opponent at the first update.", low=0.0, high=1.0)
     fire_end: float = field(
@@ -198,16 +239,24 @@ class TrainConfig:
 
     @classmethod
     def cpu(cls, **overrides: Any) -> TrainConfig:
-        """A run of six to eight minutes on two cores, on 40 x 40 maps with five mechs a side."""
-        # At these widths about 650 us of one core per decision of an arena: 5 to 7 s per update.
-        cheap: dict[str, Any] = {"arenas": 64, "rollout_steps": 128, "updates": 60, "bank_size": 32}
-        small: dict[str, Any] = {"hidden": 64, "lstm": 64, "learning_rate_end": 0.2}
-        return cls(**{**cheap, **small, **overrides})
+        """A run of some ten minutes on two cores, on 40 x 40 maps with five mechs a side (docs/results/learning.md)."""
+        sizes: dict[str, Any] = {"arenas": 64, "devices": 0, "rollout_steps": 128, "updates": 280, "bank_size": 128}
+        update: dict[str, Any] = {"hidden": 64, "lstm": 64, "epochs": 2, "minibatches": 8}
+        decay: dict[str, Any] = {"learning_rate_end": 0.1, "entropy_end": 0.3}
+        # Mechs answer for the result after their death once they can fight; before, it keeps them out of fights.
+        result: dict[str, Any] = {"after_death": 1.0, "after_death_start": 80, "after_death_ramp": 60}
+        return cls(**{**sizes, **update, **decay, **result, **overrides})
 
     @classmethod
     def gpu(cls, **overrides: Any) -> TrainConfig:
         """Thousands of arenas on one accelerator."""
-        wide: dict[str, Any] = {"arenas": 2048, "rollout_steps": 64, "updates": 1000, "updates_per_call": 5}
+        wide: dict[str, Any] = {
+            "arenas": 2048,
+            "devices": 0,
+            "rollout_steps": 64,
+            "updates": 1000,
+            "updates_per_call": 5,
+        }
         return cls(**{**wide, "minibatches": 8, "bank_size": 512, **overrides})
 
     @classmethod
@@ -232,6 +281,10 @@ class TrainConfig:
         parse(self.curriculum)
         self._divides("arenas", 2, "2, since the learner plays each side in half of the arenas")
         self._divides("arenas", self.minibatches, f"minibatches ({self.minibatches})")
+        if self.devices > 1:
+            shares = {2: "twice devices", self.minibatches: "minibatches times devices"}
+            for number, named in shares.items():
+                self._divides("arenas", number * self.devices, f"{named} ({number * self.devices})")
         if self.chunk:
             self._divides("rollout_steps", self.chunk, f"chunk ({self.chunk})")
         elif self.burn_in:
@@ -239,6 +292,8 @@ class TrainConfig:
                 "burn_in must be false without chunk, got true: a whole rollout starts from a stored memory"
             )
         self._divides("updates", self.updates_per_call, f"updates_per_call ({self.updates_per_call})")
+        if self.opponent == LEAGUE:
+            self._check_league()
         if self.bank_swap_every:
             self._divides("bank_swap_every", self.updates_per_call, f"updates_per_call ({self.updates_per_call})")
             if not 1 <= self.bank_swap_size <= self.bank_size:
@@ -247,6 +302,17 @@ class TrainConfig:
                 )
             self._divides("bank_size", self.bank_swap_size, f"bank_swap_size ({self.bank_swap_size})")
         return self
+
+    def _check_league(self) -> None:
+        self._divides("league_every", self.updates_per_call, f"updates_per_call ({self.updates_per_call})")
+        names = self.league_names
+        for name in names:
+            if not is_agent_name(name):
+                raise ValueError(f"league_agents must be names of agents ({FORMS}), got {name!r}")
+        if len(self.league_start.split()) > self.league_slots:
+            raise ValueError(f"league_start must name at most league_slots ({self.league_slots}) policies")
+        if len(set(names)) < len(names):
+            raise ValueError(f"league_agents must be different from each other, got {self.league_agents!r}")
 
     def _divides(self, field: str, divisor: int, named: str) -> None:
         value = getattr(self, field)
@@ -285,6 +351,16 @@ class TrainConfig:
             entropy_drop=self.guard_entropy_drop,
             loss=self.guard_loss,
         )
+
+    @property
+    def league_names(self) -> tuple[str, ...]:
+        """The agents of the league by name."""
+        return tuple(self.league_agents.split())
+
+    @property
+    def league_draw_config(self) -> DrawConfig:
+        """The part that the league's draw reads."""
+        return DrawConfig(self.league_draw, self.league_current, self.league_uniform)
 
     @property
     def decisions_per_update(self) -> int:

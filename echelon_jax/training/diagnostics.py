@@ -17,6 +17,7 @@ from jaxtyping import Array, Bool, Float32, Int32
 
 from echelon_jax.policies.features import Observation
 from echelon_jax.policies.network import Network, Params
+from echelon_jax.training.devices import ALONE, AXIS, Across
 
 SAMPLED_STEPS = 4  # decisions of a rollout whose activations are looked at
 
@@ -84,12 +85,22 @@ def in_rollout(
     )
 
 
-def worst_of(worst: WorstRatios | None) -> WorstRatios | None:
-    """Return the k worst of entries that were gathered in several gradient steps, [steps, k]."""
+def worst_of(worst: WorstRatios | None, across: Across = ALONE, arenas: int = 0) -> WorstRatios | None:
+    """Return the k worst of entries that were gathered in several gradient steps, [steps, k].
+
+    Args:
+        worst: the entries.
+        across: the devices that gathered them; the worst of all of them are returned, the same on each.
+        arenas: of one device.
+    """
     if worst is None:
         return None
     k = worst.log_ratio.shape[-1]
-    flat = jax.tree.map(lambda x: x.reshape(-1, *x.shape[2:]), worst)
+    if across.devices > 1:
+        before = jax.lax.axis_index(AXIS).astype(jnp.float32) * arenas
+        worst = jax.lax.all_gather(worst.replace(arena=worst.arena + before), AXIS)
+    rows = worst.log_ratio.ndim
+    flat = jax.tree.map(lambda x: x.reshape(-1, *x.shape[rows:]), worst)
     _, place = jax.lax.top_k(jnp.abs(flat.log_ratio), k)
     return jax.tree.map(lambda x: x[place], flat)
 
@@ -120,6 +131,7 @@ def dead_units(
     params: Params,
     observation: Observation,
     alive: Bool[Array, "time arenas mechs"],
+    across: Across = ALONE,
 ) -> dict[str, Float32[Array, ""]]:
     """Return, by layer, the share of ReLU units that are 0 for every living mech in some decisions of a rollout.
 
@@ -131,11 +143,12 @@ def dead_units(
         return {}
     times = np.unique(np.linspace(0, alive.shape[0] - 1, SAMPLED_STEPS).astype(np.int32))
     seen, living = jax.tree.map(lambda x: x[times], (observation, alive))
-    return {name: _share_dead(x, living) for name, x in jax.lax.stop_gradient(look(params, seen)).items()}
+    return {name: _share_dead(x, living, across) for name, x in jax.lax.stop_gradient(look(params, seen)).items()}
 
 
-def _share_dead(x: Array, alive: Bool[Array, "time arenas mechs"]) -> Float32[Array, ""]:
+def _share_dead(x: Array, alive: Bool[Array, "time arenas mechs"], across: Across) -> Float32[Array, ""]:
     active = x > 0
     if x.shape[:3] == alive.shape and x.ndim > 3:  # what an arena shares has no axis of mechs
         active = active & alive.reshape(*alive.shape, *(1,) * (x.ndim - 3))
-    return 1.0 - active.any(tuple(range(x.ndim - 1))).mean(dtype=jnp.float32)
+    used = active.any(tuple(range(x.ndim - 1))).astype(jnp.float32)
+    return 1.0 - across.most(used).mean()

@@ -22,10 +22,11 @@ import numpy as np
 from jaxtyping import Array, Bool, Float32, Int32
 
 from echelon_jax.env.buffers import unshared
+from echelon_jax.training.devices import ALONE, Across
 
 CAUSES = ("loss", "gradient", "parameter", "observation", "rollout", "ratio", "kl", "entropy", "spike")
 LOSSES = ("loss", "policy_loss", "value_loss", "entropy")  # of the update's metrics
-_COLUMNS = 2**16  # a place in observations is 2^16 x tensor + column
+_COLUMNS = 2**16  # a location in observations is 2^16 x tensor + column
 _MEMORY = 0.99  # share of the running loss that an update keeps
 _SEEN = 20  # updates before a loss can be a spike
 
@@ -164,8 +165,9 @@ def inspect_update(
     observation: Any,
     rollout: Mapping[str, Float32[Array, ...]],
     head_units: Float32[Array, " heads"],
+    across: Across = ALONE,
 ) -> Finding:
-    """Return the faults of an update.
+    """Return the faults of an update, the same on all devices.
 
     Args:
         metrics: `ppo.UpdateMetrics` of all gradient steps, [epochs, minibatches, ...]; steps left out have `stopped` 1.
@@ -185,9 +187,13 @@ def inspect_update(
     found["gradient"] = gradient > 0, gradient - 1
     parameter = first_bad(params)
     found["parameter"] = parameter > 0, parameter - 1
-    found["observation"] = _place(observation)
+    found["observation"] = _location(observation)
     number = first_bad(dict(enumerate(rollout.values())))
     found["rollout"] = number > 0, number - 1
+    for name in ("observation", "rollout"):  # these numbers are a device's own
+        bad, location = found[name]
+        latest = across.most(jnp.where(bad, location, -1).astype(jnp.int32))
+        found[name] = latest >= 0, latest
 
     # The head that moved most is the one to name. Not a number is the loss's fault, and named there.
     head_kl = jnp.where(done[:, None], steps.head_kl, 0.0)
@@ -283,7 +289,7 @@ def events(names: Names, report: Report, first_update: int) -> list[dict[str, An
 
 def sentence(event: Mapping[str, Any]) -> str:
     """Return an event as one line of text."""
-    what = "; ".join(f"{cause} ({place})" for cause, place in event["causes"].items()) or "the guard had given up"
+    what = "; ".join(f"{cause} ({location})" for cause, location in event["causes"].items()) or "the guard had given up"
     then = (
         "the run stops"
         if event["failed"]
@@ -294,14 +300,14 @@ def sentence(event: Mapping[str, Any]) -> str:
     return f"update {event['update']} was bad: {what}; {then}"
 
 
-def _place(tree: Any) -> tuple[Bool[Array, ""], Int32[Array, ""]]:
+def _location(tree: Any) -> tuple[Bool[Array, ""], Int32[Array, ""]]:
     """Whether any leaf is not finite, and the first such leaf and column."""
-    some, place = [], []
+    some, location = [], []
     for number, leaf in enumerate(jax.tree.leaves(tree)):
         if not jnp.issubdtype(leaf.dtype, jnp.floating):
             continue
         columns = ~jnp.isfinite(leaf).all(tuple(range(leaf.ndim - 1)))
         some.append(columns.any())
-        place.append(number * _COLUMNS + columns.argmax())
+        location.append(number * _COLUMNS + columns.argmax())
     bad = jnp.stack(some)
-    return bad.any(), jnp.stack(place)[bad.argmax()].astype(jnp.int32)
+    return bad.any(), jnp.stack(location)[bad.argmax()].astype(jnp.int32)

@@ -14,12 +14,13 @@ import flax.struct
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Bool, Float32
+from jaxtyping import Array, Bool, Float32, Int32
 
 from echelon_jax.env.reward_terms import reward_parts
 from echelon_jax.env.state import REASONS, REWARD_COMPONENTS, STATISTICS, Step
 from echelon_jax.rules.mechs import CLASS_NAMES, PACK_CLASSES, TEAM_NAMES
 from echelon_jax.training.guard import Report
+from echelon_jax.training.league import state as league
 from echelon_jax.training.ppo import UpdateMetrics
 from echelon_jax.training.sides import learner_first, learner_rows
 
@@ -53,6 +54,7 @@ class RolloutSums(flax.struct.PyTreeNode):
     class_in_zone: Float32[Array, " classes"]
     class_components: Float32[Array, "classes components"]
     class_deaths: Float32[Array, " classes"]
+    league: league.LeagueSums | None = None  # with an opponent of several members
 
 
 class Metrics(flax.struct.PyTreeNode):
@@ -67,8 +69,13 @@ class Metrics(flax.struct.PyTreeNode):
     dead_units: dict[str, Float32[Array, ""]] = dataclasses.field(default_factory=dict)  # share, by layer
 
 
-def no_sums(terms: int = 0) -> RolloutSums:
-    """Return sums over nothing; `terms` is the number of reward terms of the user's own."""
+def no_sums(terms: int = 0, members: int = 0) -> RolloutSums:
+    """Return sums over nothing.
+
+    Args:
+        terms: number of reward terms of the user's own.
+        members: number of members of the opponent, 0 for one that has none.
+    """
     parts = len(REWARD_COMPONENTS) + terms
     shapes: dict[str, tuple[int, ...]] = {
         "reasons": (len(REASONS),),
@@ -79,14 +86,19 @@ def no_sums(terms: int = 0) -> RolloutSums:
         "class_components": (len(CLASS_NAMES), parts),
     }
     shapes |= {f"class_{name}": (len(CLASS_NAMES),) for name in ("decisions", "survived", "in_zone", "deaths")}
-    fields = RolloutSums.__dataclass_fields__
-    return RolloutSums(**{name: jnp.zeros(shapes.get(name, ()), jnp.float32) for name in fields})
+    fields = [name for name in RolloutSums.__dataclass_fields__ if name != "league"]
+    sums = {name: jnp.zeros(shapes.get(name, ()), jnp.float32) for name in fields}
+    return RolloutSums(**sums, league=league.no_sums(members) if members else None)
 
 
 def add_step(
-    sums: RolloutSums, step: Step, alive: Bool[Array, "arenas team"], actors_return: Float32[Array, " arenas"]
+    sums: RolloutSums,
+    step: Step,
+    alive: Bool[Array, "arenas team"],
+    actors_return: Float32[Array, " arenas"],
+    member: Int32[Array, " arenas"] | None = None,
 ) -> RolloutSums:
-    """Add one step; `alive` at the decision, `actors_return` the episode returns with this step's rewards."""
+    """Add one step; `alive` at the decision, `actors_return` the episode returns with this step's rewards, `member` who played."""
     info, over = step.info, step.episode_over
     lives = learner_rows(info.alive)
     # Winner 0 is blue, 1 red, 2 a draw; the learner is red in odd arenas.
@@ -129,6 +141,11 @@ def add_step(
         class_in_zone=by_class(in_zone),
         class_components=by_class(components),
         class_deaths=by_class(died),
+        league=None
+        if sums.league is None or member is None
+        else league.count_results(
+            league.no_sums(sums.league.playing.shape[0]), member, over, info.winner == side, info.winner == 2
+        ),
     )
     return jax.tree.map(jnp.add, sums, new)
 
@@ -148,6 +165,7 @@ def summarize(
     heads: Sequence[str] | None = None,
     opponent: str | None = None,
     terms: Sequence[str] = (),
+    members: Sequence[str] = (),
 ) -> dict[str, float | None]:
     """Return the named numbers of a window of calls (fields stacked over updates), None where there are no data.
 
@@ -158,6 +176,7 @@ def summarize(
         heads: names of the network's action heads; without them they are numbered.
         opponent: name of the opponent, for the win rate against it.
         terms: names of the reward terms of the user's own, in order.
+        members: names of the opponent's members, for the numbers of each.
     """
     parts = (*REWARD_COMPONENTS, *terms)
     if not calls:
@@ -182,6 +201,9 @@ def summarize(
         out[f"win_rate/as_{name}"] = _quotient(total.sides[i, 1], total.sides[i, 0])
     if opponent is not None:
         out[f"win_rate/against_{opponent}"] = out["win_rate"]
+    for name, row in zip(members, total.league.results if members else (), strict=True):
+        out[f"win_rate/against_{name}"] = _quotient(row[1], row[0])
+        out[f"episodes/against_{name}"] = float(row[0])
     for i, name in enumerate(CLASS_NAMES):
         lived = total.class_decisions[i]
         out[f"class/{name}/reward_per_decision"] = _quotient(total.class_components[i].sum(), lived)

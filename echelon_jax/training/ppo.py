@@ -21,6 +21,7 @@ from jaxtyping import Array, Bool, Float32, Int32, Key
 from echelon_jax.policies.features import Observation
 from echelon_jax.policies.network import Carry, Network, Params
 from echelon_jax.training import diagnostics
+from echelon_jax.training.devices import ALONE, Across
 from echelon_jax.training.diagnostics import WorstRatios
 from echelon_jax.training.guard import first_bad
 
@@ -102,23 +103,20 @@ class UpdateMetrics(flax.struct.PyTreeNode):
     worst: WorstRatios | None = None
 
 
-def masked_mean(x: Float32[Array, "*batch"], mask: Bool[Array, "*batch"]) -> Float32[Array, ""]:
-    """Return the mean of x where `mask` is true, 0 if it is true nowhere. Other entries have no influence, even if NaN."""
-    return jnp.where(mask, x, 0.0).sum() / jnp.maximum(mask.sum(dtype=jnp.float32), 1.0)
-
-
 def masked_head_mean(
     x: Float32[Array, "*batch heads"], use: Bool[Array, "*batch heads"], count: Float32[Array, "*#heads"]
 ) -> Float32[Array, " heads"]:
-    """Return, per head, the sum of x where `use` is true, divided by `count`."""
+    """Return, per head, the sum of x where `use` is true, divided by `count`. With several devices: this device's part of it."""
     axes = tuple(range(x.ndim - 1))
     return jnp.where(use, x, 0.0).sum(axes) / jnp.maximum(count, 1.0)
 
 
-def normalize_advantage(advantage: Float32[Array, "*batch"], mask: Bool[Array, "*batch"]) -> Float32[Array, "*batch"]:
+def normalize_advantage(
+    advantage: Float32[Array, "*batch"], mask: Bool[Array, "*batch"], across: Across = ALONE
+) -> Float32[Array, "*batch"]:
     """Return (A - mean) / deviation over living mechs and 0 for the others; 0 everywhere if none lives or all are equal."""
-    centred = jnp.where(mask, advantage - masked_mean(advantage, mask), 0.0)
-    deviation = jnp.sqrt(masked_mean(centred * centred, mask))
+    centred = jnp.where(mask, advantage - across.mean(advantage, mask), 0.0)
+    deviation = jnp.sqrt(across.mean(centred * centred, mask))
     return jnp.where(
         deviation > MIN_ADVANTAGE_DEVIATION, centred / jnp.maximum(deviation, MIN_ADVANTAGE_DEVIATION), 0.0
     )
@@ -154,51 +152,68 @@ def loss_and_metrics(
     carry: Carry,
     batch: Batch,
     key: Key[Array, ""],
+    across: Across = ALONE,
 ) -> tuple[Float32[Array, ""], UpdateMetrics]:
     """Return policy loss + value coefficient x value loss - entropy coefficient x entropy.
 
     The policy loss is the clipped surrogate of each head, where its loss mask is true and the mech lives, summed over heads and
     averaged over living mechs. The entropy is that of the heads times their weights, averaged over living mechs. The metrics
     `grad_norm`, `update_ratio`, `skipped`, `stopped` and `bad_gradient` stay 0 here, and `part_grad_norm` stays empty.
+
+    With several devices the loss is this device's part: its sums over the counts of all devices. So the sum of the devices'
+    losses, and of their gradients, is that of the minibatch of all of them. The metrics are those of all devices.
     """
     distribution, value = network.unroll(params, carry, batch.observation, batch.reset)
     mask = batch.policy_mask
-    living = mask.sum(dtype=jnp.float32)
     use = distribution.loss_mask(batch.raw_action) & mask[..., None]
+    heads_used = use.sum(tuple(range(use.ndim - 1)), dtype=jnp.float32)
+    living, value_count, used = across.total(
+        (mask.sum(dtype=jnp.float32), batch.value_mask.sum(dtype=jnp.float32), heads_used)
+    )
     # Masked before exp: a dead mech's meaningless ratio must not become inf, whose gradient would be NaN.
     log_ratio = jnp.where(use, distribution.head_log_prob(batch.raw_action) - batch.log_prob, 0.0)
-    advantage = normalize_advantage(batch.advantage, mask)
+    advantage = normalize_advantage(batch.advantage, mask, across)
     terms = surrogate_terms(log_ratio, advantage[..., None], config.clip)
     policy_loss = masked_head_mean(terms, use, living).sum()
     target, old_value, value = (jnp.where(batch.value_mask, x, 0.0) for x in (batch.target, batch.value, value))
-    value_loss = masked_mean(value_terms(value, old_value, target, config.value_clip), batch.value_mask)
+    errors = jnp.where(batch.value_mask, value_terms(value, old_value, target, config.value_clip), 0.0)
+    value_loss = errors.sum() / jnp.maximum(value_count, 1.0)
     head_entropy = masked_head_mean(
         distribution.head_entropy(key), jnp.broadcast_to(mask[..., None], use.shape), living
     )
     entropy = (head_entropy * jnp.asarray(network.entropy_weights, jnp.float32)).sum()
     loss = policy_loss + config.value_coefficient * value_loss - entropy_coefficient * entropy
 
+    # From here on nothing is differentiated: these are the metrics.
+    log_ratio, value = jax.lax.stop_gradient((log_ratio, value))
     ratio = jnp.exp(log_ratio)
     head_kl = masked_head_mean(ratio - 1.0 - log_ratio, use, living)
     clipped = (jnp.abs(ratio - 1.0) > config.clip).astype(jnp.float32)
-    target_centred = target - masked_mean(target, batch.value_mask)
+    target_centred = target - across.mean(target, batch.value_mask)
     error = target - value
-    error_centred = error - masked_mean(error, batch.value_mask)
-    target_var = masked_mean(target_centred * target_centred, batch.value_mask)
-    error_var = masked_mean(error_centred * error_centred, batch.value_mask)
+    error_centred = error - across.mean(error, batch.value_mask)
+    target_var = across.mean(target_centred * target_centred, batch.value_mask)
+    error_var = across.mean(error_centred * error_centred, batch.value_mask)
     zero = jnp.zeros((), jnp.float32)
+    parts = across.total(
+        jax.lax.stop_gradient(
+            {
+                "loss": loss,
+                "policy_loss": policy_loss,
+                "value_loss": value_loss,
+                "entropy": entropy,
+                "kl": head_kl.sum(),
+                "head_entropy": head_entropy,
+                "head_kl": head_kl,
+                "head_clip_fraction": masked_head_mean(clipped, use, used),
+            }
+        )
+    )
     return loss, UpdateMetrics(
-        loss=loss,
-        policy_loss=policy_loss,
-        value_loss=value_loss,
-        entropy=entropy,
-        kl=head_kl.sum(),
-        clip_fraction=masked_mean(clipped, use),
-        ratio_error=jnp.abs(ratio - 1.0).max(),
+        **parts,
+        clip_fraction=across.mean(clipped, use),
+        ratio_error=across.most(jnp.abs(ratio - 1.0).max()),
         explained_variance=jnp.where(target_var > 1e-8, 1.0 - error_var / jnp.maximum(target_var, 1e-8), 0.0),
-        head_entropy=head_entropy,
-        head_kl=head_kl,
-        head_clip_fraction=masked_head_mean(clipped, use, use.sum(tuple(range(use.ndim - 1)), dtype=jnp.float32)),
         grad_norm=zero,
         update_ratio=zero,
         skipped=zero,
@@ -228,14 +243,16 @@ def gradient_step(
     carry: Carry,
     batch: Batch,
     key: Key[Array, ""],
+    across: Across = ALONE,
 ) -> tuple[Params, Any, UpdateMetrics]:
     """Do one optimiser step on one minibatch. If the loss or a gradient is not finite, nothing changes and `skipped` is 1.
 
     So the parameters stay sound for the later steps. The guard then drops the whole update.
     """
     grads, metrics = jax.grad(loss_and_metrics, has_aux=True)(
-        params, network, config, schedule.entropy_coefficient, carry, batch, key
+        params, network, config, schedule.entropy_coefficient, carry, batch, key, across
     )
+    grads = across.total(grads)
     norm = optax.tree.norm(grads)
     direction, stepped_state = optimizer.update(grads, optimizer_state, params)
     updates = jax.tree.map(lambda d: -schedule.learning_rate * d, direction)
@@ -281,17 +298,19 @@ def update(
     carries: Carry,
     batch: Batch,
     key: Key[Array, ""],
+    across: Across = ALONE,
 ) -> tuple[Params, Any, UpdateMetrics]:
     """Run all epochs and minibatches. Every epoch permutes the sequences anew.
 
     `carries` is the memory before the first step of each chunk, [chunks, arenas, mechs, lstm]. Chunks divide the time evenly,
     and minibatches divide the arenas evenly (`TrainConfig` checks both). Metrics have the shape [epochs, minibatches].
+    With several devices a minibatch holds as many sequences of each.
     """
     chunks, arenas = jax.tree.leaves(carries)[0].shape[:2]
     sequences = chunks * arenas
     batch = in_chunks(batch, chunks)
     flat = jax.tree.map(lambda x: x.reshape(sequences, *x.shape[2:]), carries)
-    order_key, noise_key = jax.random.split(key)
+    order_key, noise_key = jax.random.split(across.own_key(key))
     order = jax.vmap(lambda k: jax.random.permutation(k, sequences))(jax.random.split(order_key, config.epochs))
     parts = order.reshape(config.epochs * config.minibatches, sequences // config.minibatches)
 
@@ -322,6 +341,7 @@ def update(
             first_memory(params, part),
             take_sequences(batch, part),
             step_key,
+            across,
         )
         worst = diagnostics.in_rollout(metrics.worst, part, arenas, batch.reset.shape[0])
         return params, state, metrics.replace(worst=worst)
@@ -346,6 +366,6 @@ def update(
     start = (params, optimizer_state, jnp.zeros((), bool))
     (params, optimizer_state, _), metrics = jax.lax.scan(step, start, (parts, keys))
     shape = (config.epochs, config.minibatches)
-    worst = diagnostics.worst_of(metrics.worst)
+    worst = diagnostics.worst_of(metrics.worst, across, arenas)
     metrics = jax.tree.map(lambda x: x.reshape(*shape, *x.shape[1:]), metrics).replace(worst=worst)
     return params, optimizer_state, metrics

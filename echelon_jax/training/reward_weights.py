@@ -8,7 +8,7 @@ import jax
 import jax.numpy as jnp
 
 from echelon_jax.config import EnvConfig
-from echelon_jax.env.environment import Maps, fresh_state
+from echelon_jax.env.beginning import Maps, fresh_state
 from echelon_jax.env.interfaces import observation_of, reward_of
 from echelon_jax.env.layout import CONTACTS
 from echelon_jax.env.reward_terms import term_rewards

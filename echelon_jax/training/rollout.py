@@ -9,13 +9,14 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float32, Key
 
-from echelon_jax.agents.base import Agent, AgentParams
+from echelon_jax.agents.base import Agent, AgentParams, Members, ObservingAgent, let_act
 from echelon_jax.config import EnvConfig
 from echelon_jax.env.reward_terms import term_names
 from echelon_jax.env.state import EnvParams, EnvState, Step
 from echelon_jax.policies.features import Features, Observation, read
 from echelon_jax.policies.network import Carry, Network, Params
 from echelon_jax.policies.normalize import Moments, batch_moments, empty_moments, merge
+from echelon_jax.training.league.state import count_playing
 from echelon_jax.training.metrics import RolloutSums, add_step, no_sums
 from echelon_jax.training.sides import all_rows, learner_rows, opponent_rows
 
@@ -73,7 +74,12 @@ class Rollout(flax.struct.PyTreeNode):
 
 
 def begin(
-    env: BatchEnv, opponent: Agent, network: Network, env_params: EnvParams, arenas: int, key: Key[Array, ""]
+    env: BatchEnv,
+    opponent: Agent | ObservingAgent,
+    network: Network,
+    env_params: EnvParams,
+    arenas: int,
+    key: Key[Array, ""],
 ) -> RunnerState:
     """Return actors at the first decision of fresh arenas."""
     env_state, step = env.reset_batch(jax.random.split(key, arenas), env_params)
@@ -91,7 +97,7 @@ def begin(
 
 def collect(
     env: BatchEnv,
-    opponent: Agent,
+    opponent: Agent | ObservingAgent,
     network: Network,
     features: Features,
     clip: float | None,
@@ -127,11 +133,13 @@ def collect(
         raw_action = distribution.sample(action_key)
 
         # The opponent acts for everybody; only its own side is kept.
-        opponent_state, theirs = opponent.act(
+        opponent_state, theirs = let_act(
+            opponent,
             env_params,
             opponent_params,
             runner_state.opponent_state,
             runner_state.env_state,
+            runner_state.observation,
             jax.random.split(opponent_key, arenas),
         )
         actions = all_rows(distribution.action(raw_action), opponent_rows(theirs))
@@ -174,17 +182,21 @@ def collect(
             over=over,
             final_value=final_value,
         )
-        return (after, add_step(sums, step, alive, total_return), seen), out
+        member = opponent.playing(opponent_state) if isinstance(opponent, Members) else None
+        return (after, add_step(sums, step, alive, total_return, member), seen), out
 
     def part(state: tuple[RunnerState, RolloutSums, Moments], keys: Array) -> tuple[Any, tuple[Carry, Rollout]]:
         first = state[0].carry
         state, out = jax.lax.scan(decide, state, keys)
         return state, (first, out)
 
-    start = (runner_state, no_sums(len(term_names(env.config))), empty_moments(features.own_size))
+    members = opponent.members if isinstance(opponent, Members) else 0
+    start = (runner_state, no_sums(len(term_names(env.config)), members), empty_moments(features.own_size))
     keys = jax.random.split(key, steps).reshape(chunks, steps // chunks)
     (runner_state, sums, seen), (carries, rollout) = jax.lax.scan(part, start, keys)
     rollout = jax.tree.map(lambda x: x.reshape(steps, *x.shape[2:]), rollout)
+    if isinstance(opponent, Members) and sums.league is not None:
+        sums = sums.replace(league=count_playing(sums.league, opponent.playing(runner_state.opponent_state)))
     behind = read(features, moments, clip, learner_rows(runner_state.observation))
     _, _, last_value = network.apply(params, runner_state.carry, behind, runner_state.reset)
     return runner_state, rollout, carries, last_value, sums, seen

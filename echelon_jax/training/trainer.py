@@ -18,9 +18,10 @@ import flax.struct
 import jax
 import jax.numpy as jnp
 import optax
+from jax.sharding import PartitionSpec
 from jaxtyping import Array, Float32, Int32, Key
 
-from echelon_jax.agents.base import Agent, AgentParams
+from echelon_jax.agents.base import Agent, AgentParams, ObservingAgent
 from echelon_jax.agents.registry import make_agent
 from echelon_jax.config import EnvConfig
 from echelon_jax.env.interfaces import reward_of
@@ -40,8 +41,12 @@ from echelon_jax.policies.precision import products_in
 from echelon_jax.policies.registry import NetworkFactory, given_network
 from echelon_jax.training import guard, ppo
 from echelon_jax.training.advantages import generalized_advantages
-from echelon_jax.training.config import TrainConfig
+from echelon_jax.training.config import LEAGUE, TrainConfig
+from echelon_jax.training.devices import AXIS, Across, allowed_devices, copied_to, device_mesh, split_over
 from echelon_jax.training.diagnostics import dead_units
+from echelon_jax.training.league import state as league_state
+from echelon_jax.training.league.agent import LeagueAgent
+from echelon_jax.training.league.state import FrozenPolicy, LeagueState
 from echelon_jax.training.metrics import Metrics
 from echelon_jax.training.rollout import BatchEnv, RunnerState, begin, collect
 
@@ -80,6 +85,7 @@ class TrainState(flax.struct.PyTreeNode):
     key: Key[Array, ""]  # of the run; every draw is folded from it and the update number
     update: Int32[Array, ""]  # updates done
     guard: guard.GuardState
+    league: LeagueState | None = None  # with the opponent "league"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -93,7 +99,10 @@ class Train:
         run_updates: (TrainState, env_params) -> (TrainState, Metrics stacked over `updates_per_call`), compiled; consumes
             the state that it is given.
         update: one update as a plain function, for tests and for larger programs.
+        place: (TrainState, env_params) -> the same on the devices of the run, as `run_updates` needs them. `init` places its
+            state; a restored state or new worlds must be placed. With one device nothing changes.
         guard_names: names of what the guard can find.
+        members: names of the opponent's members, for a league.
     """
 
     config: TrainConfig
@@ -103,7 +112,9 @@ class Train:
     init: Callable[[Key[Array, ""], EnvParams], TrainState]
     run_updates: Callable[[TrainState, EnvParams], tuple[TrainState, Metrics]]
     update: Callable[[TrainState, EnvParams], tuple[TrainState, Metrics]]
+    place: Callable[[TrainState, EnvParams], tuple[TrainState, EnvParams]]
     guard_names: guard.Names
+    members: tuple[str, ...] = ()
 
 
 def given_opponent(given: Agent | Callable[[EnvConfig], Agent], env_config: EnvConfig) -> Agent:
@@ -137,13 +148,24 @@ def make_train(
             Checkpoints store the configuration, so name the network by its import path there if it is to be found again.
 
     Raises:
-        ValueError: if a field of `config` is not allowed, or `network` or `opponent` is none.
+        ValueError: if a field of `config` is not allowed, there are fewer devices than it asks for, or `network` or `opponent`
+            is none.
     """
     config.validate()
     env_config = env.config
+    devices = config.devices or allowed_devices(len(jax.devices()), config.arenas, config.minibatches)
+    across = Across(devices)
+    mesh = None if devices == 1 else device_mesh(devices)
     actor_critic = given_network(network, config, env_config)
     features = actor_critic.features
-    if opponent is None:
+    league: LeagueAgent | None = None
+    agent: Agent | ObservingAgent
+    if opponent is None and config.opponent == LEAGUE:
+        agent = league = LeagueAgent(
+            env_config, actor_critic, config.observation_clip or None, config.league_slots, config.league_names
+        )
+        opponent_numbers = AgentParams(fire_probability=jnp.float32(1.0))
+    elif opponent is None:
         agent, opponent_numbers = make_agent(config.opponent, env_config, alone=True)
     else:
         agent = given_opponent(opponent, env_config)
@@ -170,6 +192,9 @@ def make_train(
             key=run_key,
             update=jnp.zeros((), jnp.int32),
             guard=guard.begin(params, empty_moments(features.own_size), empty_moments()),
+            league=None
+            if league is None
+            else league_state.begin(params, empty_moments(features.own_size), league.slots, len(league.names)),
         )
 
     rate_end = config.learning_rate_end if config.anneal else 1.0
@@ -202,7 +227,7 @@ def make_train(
         )
         read = {k: jnp.where(m, x, 0.0) for k, x, m in zip(_ROLLOUT, numbers, counts, strict=True)}
         finding = guard.inspect_update(
-            config.guard_config, state.guard, metrics, learnt.params, batch.observation, read, head_units
+            config.guard_config, state.guard, metrics, learnt.params, batch.observation, read, head_units, across
         )
         before = guard.Learner(state.params, state.optimizer, state.observation_moments, state.return_moments)
         return guard.settle(config.guard_config, state.guard, finding, before, learnt, optimizer.init(state.params))
@@ -210,6 +235,11 @@ def make_train(
     def update(state: TrainState, env_params: EnvParams) -> tuple[TrainState, Metrics]:
         rollout_key, update_key = jax.random.split(jax.random.fold_in(state.key, state.update))
         opponent_params = opponent_numbers.replace(fire_probability=state.opponent_fire.at(state.update))
+        if league is not None and state.league is not None:
+            current = FrozenPolicy(state.params, state.observation_moments)
+            opponent_params = league.numbers(
+                config.league_draw_config, state.league, current, opponent_params.fire_probability
+            )
 
         # Rollout; parameters and normaliser stay as they are throughout.
         runner_state, rollout, carries, last_value, sums, seen = collect(
@@ -223,10 +253,12 @@ def make_train(
             state.params,
             state.observation_moments,
             state.runner_state,
-            rollout_key,
+            across.own_key(rollout_key),
             config.rollout_steps,
             config.chunks,
         )
+
+        sums = across.total(sums)
 
         # Advantages, in reward units.
         value = to_reward_units(state.return_moments, rollout.value)
@@ -250,7 +282,9 @@ def make_train(
         )
 
         # The critic's units, then the update.
-        return_moments = merge(state.return_moments, batch_moments(returns, value_mask), config.return_ema_decay)
+        return_moments = merge(
+            state.return_moments, across.moments(batch_moments(returns, value_mask)), config.return_ema_decay
+        )
         batch = ppo.Batch(
             observation=rollout.observation,
             reset=rollout.reset,
@@ -272,6 +306,7 @@ def make_train(
             carries,
             batch,
             update_key,
+            across,
         )
 
         # What was seen counts from the next rollout on.
@@ -279,7 +314,7 @@ def make_train(
         learnt = guard.Learner(
             params=params,
             optimizer=optimizer_state,
-            observation_moments=merge(moments, seen, config.observation_ema_decay)
+            observation_moments=merge(moments, across.moments(seen), config.observation_ema_decay)
             if config.normalize_observations
             else moments,
             return_moments=return_moments,
@@ -297,37 +332,72 @@ def make_train(
             key=state.key,
             update=state.update + 1,
             guard=guarded,
+            league=None
+            if state.league is None or sums.league is None
+            else league_state.after_update(state.league, sums.league, config.league_decay),
         )
         metrics = Metrics(
             rollout=sums,
             update=update_metrics,
             fire_probability=opponent_params.fire_probability,
-            value_mean=ppo.masked_mean(value, rollout.alive),
+            value_mean=across.mean(value, rollout.alive),
             return_deviation=return_deviation(return_moments),
-            dead_units=dead_units(actor_critic, state.params, rollout.observation, rollout.alive),
+            dead_units=dead_units(actor_critic, state.params, rollout.observation, rollout.alive, across),
             guard=report,
         )
         return after, metrics
 
-    def run_updates(state: TrainState, env_params: EnvParams) -> tuple[TrainState, Metrics]:
-        return jax.lax.scan(lambda s, _: precise_update(s, env_params), state, None, config.updates_per_call)
-
     def precise_update(state: TrainState, env_params: EnvParams) -> tuple[TrainState, Metrics]:
         with products_in(config.matmul_precision):
             return update(state, env_params)
+
+    def run_updates(state: TrainState, env_params: EnvParams) -> tuple[TrainState, Metrics]:
+        return jax.lax.scan(lambda s, _: precise_update(s, env_params), state, None, config.updates_per_call)
+
+    def place(state: TrainState, env_params: EnvParams) -> tuple[TrainState, EnvParams]:
+        if mesh is None:
+            return state, env_params
+        arenas = split_over(mesh, state.runner_state)
+        learner = copied_to(mesh, state.replace(runner_state=None))  # type: ignore[attr-defined]
+        return learner.replace(runner_state=arenas), copied_to(mesh, env_params)
+
+    def on_every_device(function: Callable[..., Any]) -> Callable[..., Any]:
+        """Return a function of (state, env_params) that runs on the arenas of each device."""
+        if mesh is None:
+            return function
+
+        def spread(state: TrainState, env_params: EnvParams) -> tuple[TrainState, Metrics]:
+            whole = PartitionSpec()
+            specs: dict[str, Any] = dict.fromkeys(TrainState.__dataclass_fields__, whole)
+            parts = TrainState(**specs)
+            parts = parts.replace(runner_state=PartitionSpec(AXIS))  # type: ignore[attr-defined]
+            # The values that leave are equal on all devices by construction (`Across`); JAX need not prove it.
+            mapped = jax.shard_map(
+                function, mesh=mesh, in_specs=(parts, whole), out_specs=(parts, whole), check_vma=False
+            )
+            return mapped(state, env_params)
+
+        return spread
+
+    compiled_init = jax.jit(init)
+
+    def placed_init(key: Key[Array, ""], env_params: EnvParams) -> TrainState:
+        return place(compiled_init(key, env_params), env_params)[0]
 
     return Train(
         config=config,
         env_config=env_config,
         network=actor_critic,
         features=features,
-        init=jax.jit(init),
-        run_updates=jax.jit(run_updates, donate_argnums=0),
-        update=precise_update,
+        init=compiled_init if mesh is None else placed_init,
+        run_updates=jax.jit(on_every_device(run_updates), donate_argnums=0),
+        update=on_every_device(precise_update),
+        place=place,
         guard_names=guard.names_of(
             jax.eval_shape(actor_critic.init, jax.random.key(0)),
             tuple(Observation.__dataclass_fields__),
             _ROLLOUT,
             actor_critic.head_names,
         ),
+        members=() if league is None else league.labels,
     )

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from echelon_jax.evaluation.behaviour import PLACES, RANGE_EDGES, window
+from echelon_jax.evaluation.behaviour import MAP_CELLS, RANGE_EDGES, window
 from echelon_jax.evaluation.matches import Evaluation
 from echelon_jax.rules.weapons import WEAPON_NAMES
 from echelon_jax.viewing.extras import drawing
@@ -51,7 +51,7 @@ def evaluation_figure(evaluation: Evaluation, opponent: str | None = None) -> An
         axis.set_title(f"shots per game by distance, {'policy' if whose == 'own' else literal(name)}")
     draw_habits(axes[1, 0], behaviour, name)
     for axis, side in ((axes[1, 1], 0), (axes[1, 2], 1)):
-        draw_places(axis, evaluation, name, side)
+        draw_positions(axis, evaluation, name, side)
     figure.suptitle(literal(f"{evaluation.policy} at update {evaluation.update}"))
     figure.tight_layout()
     return figure
@@ -97,30 +97,30 @@ def draw_habits(axis: Any, behaviour: dict[str, Any], opponent: str) -> None:
         "vents when hot": lambda b: b["heat"]["vents_when_hot"],
         "vents when cool": lambda b: b["heat"]["vents_when_cool"],
     }
-    places = np.arange(len(rows))
+    positions = np.arange(len(rows))
     for shift, whose, colour, label in ((-0.2, "own", OWN, "policy"), (0.2, "other", OTHER, opponent)):
         axis.barh(
-            places + shift,
+            positions + shift,
             [read(behaviour[whose]) or 0.0 for read in rows.values()],
             0.38,
             color=colour,
             label=literal(label),
         )
-    axis.set(yticks=places, yticklabels=list(rows), xlim=(0, 1))
+    axis.set(yticks=positions, yticklabels=list(rows), xlim=(0, 1))
     axis.invert_yaxis()
     axis.legend(fontsize=8)
     axis.set_title("habits, as shares")
 
 
-def draw_places(axis: Any, evaluation: Evaluation, opponent: str, side: int) -> None:
+def draw_positions(axis: Any, evaluation: Evaluation, opponent: str, side: int) -> None:
     """Where a side's living mechs were, around the zone, its own spawn to the left; both sides on the same scale."""
-    places = evaluation.games[opponent].behaviour.places.sum(0)
-    shares = places / np.maximum(places.sum((1, 2), keepdims=True), 1.0)
+    positions = evaluation.games[opponent].behaviour.positions.sum(0)
+    shares = positions / np.maximum(positions.sum((1, 2), keepdims=True), 1.0)
     half = window(evaluation.env_config)
     axis.imshow(shares[side], origin="lower", extent=(-half, half, -half, half), cmap="magma", vmax=shares.max() or 1.0)
     axis.plot([0], [0], "+", color="white", ms=10)
     axis.set(xlabel="voxels from the zone, own spawn to the left", aspect="equal")
-    axis.set_title(f"where {'the policy' if side == 0 else literal(opponent)} was ({PLACES}x{PLACES} cells)")
+    axis.set_title(f"where {'the policy' if side == 0 else literal(opponent)} was ({MAP_CELLS}x{MAP_CELLS} cells)")
 
 
 def write_figure(path: Path, figure: Any) -> Path:
@@ -128,3 +128,24 @@ def write_figure(path: Path, figure: Any) -> Path:
     figure.savefig(path, dpi=110)
     plots().close(figure)
     return path
+
+
+def matrix_figure(names: list[str], scores: np.ndarray, title: str) -> Any:
+    """A figure of scores, the row's against the column's from 0 to 1; NaN stays empty.
+
+    Raises:
+        MissingExtra: matplotlib is not installed.
+    """
+    size = 2.5 + 0.5 * len(names)
+    figure, axis = _plots().subplots(figsize=(size + 1.5, size))
+    axis.imshow(np.ma.masked_invalid(scores), cmap="RdBu", vmin=0, vmax=1)
+    for row, column in np.argwhere(~np.isnan(scores)):
+        score = scores[row, column]
+        colour = "white" if abs(score - 0.5) > 0.35 else "black"
+        axis.text(column, row, f"{100 * score:.0f}", ha="center", va="center", color=colour, fontsize=8)
+    ticks = range(len(names))
+    axis.set(yticks=ticks, yticklabels=map(literal, names), xticks=ticks)
+    axis.set_xticklabels(map(literal, names), rotation=60, ha="right")
+    axis.set_title(literal(title), fontsize=9)
+    figure.tight_layout()
+    return figure

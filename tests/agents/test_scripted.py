@@ -11,11 +11,12 @@ import pytest
 from echelon_jax.agents.base import AgentParams
 from echelon_jax.agents.scripted import NORMAL, REVERSE, STRAFE, Scripted, ScriptedParams
 from echelon_jax.config import EnvConfig
-from echelon_jax.env.environment import Maps, fresh_state
+from echelon_jax.env.beginning import Maps, fresh_state
 from echelon_jax.env.interfaces import action_layout
 from echelon_jax.env.original.rewards import original_rewards
 from echelon_jax.env.state import EnvParams
-from echelon_jax.parity.recorded.golden import actions_at, column_words, env_states, load_episode
+from echelon_jax.parity.recorded.golden import actions_at, env_states, load_episode
+from echelon_jax.parity.recorded.maps import column_words
 from echelon_jax.rules.materials import OPAQUE, SOLID
 from echelon_jax.rules.mechs import MECH_CLASSES, roster
 from echelon_jax.sim.rules import sim_rules

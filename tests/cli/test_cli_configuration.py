@@ -31,12 +31,12 @@ from echelon_jax.worldgen.bank import generate_worlds
 ROOT = Path(__file__).resolve().parents[2]
 
 
-def saved(place: Path, config: TrainConfig, env_config: EnvConfig, **changes: object) -> Path:
+def saved(folder: Path, config: TrainConfig, env_config: EnvConfig, **changes: object) -> Path:
     described = describe(config, env_config)
     for section in ("train", "env"):
         described[section] |= {k.removeprefix(f"{section}_"): v for k, v in changes.items() if k.startswith(section)}
-    (place / "config.json").write_text(json.dumps(described))
-    return place / "config.json"
+    (folder / "config.json").write_text(json.dumps(described))
+    return folder / "config.json"
 
 
 def test_every_field_of_both_configurations_has_its_own_text() -> None:

@@ -45,13 +45,13 @@ def counting_program(trainer: object, count: int) -> object:
 
 def play(shared: SharedCall, number: int, runner: types.SimpleNamespace, out: dict[int, object], fails: bool) -> None:
     try:
-        launch = shared.launcher(number)(object(), 0, None)  # type: ignore[arg-type]
+        call = shared.compile_call(number)(object(), 0, None)  # type: ignore[arg-type]
         state = 0
         while not runner.stopped and state < 50:
             if fails and state == 3:
                 shared.abort()
                 return
-            state, _ = launch(state, None)
+            state, _ = call(state, None)
             if number == 0 and state == 5:
                 shared.stopping = True
         out[number] = state
@@ -78,9 +78,9 @@ def run_threads(monkeypatch: pytest.MonkeyPatch, failing: int | None = None) -> 
     return out
 
 
-def test_a_stop_ends_all_learners_after_the_same_launch(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_stop_ends_all_learners_after_the_same_call(monkeypatch: pytest.MonkeyPatch) -> None:
     out = run_threads(monkeypatch)
-    assert set(out.values()) in ({6}, {5})  # one launch may have begun when the stop came
+    assert set(out.values()) in ({6}, {5})  # one call may have begun when the stop came
     assert len(out) == 3
 
 
@@ -99,10 +99,10 @@ def test_seeds_and_time_parts_exclude_each_other(capsys: pytest.CaptureFixture[s
 def test_every_seed_is_an_ordinary_run(tmp_path: Path) -> None:
     flags = ["train", "--preset", "smoke", "--updates", "2", "--eval-games", "0"]
     assert main([*flags, "--seeds", "2", "--run-dir", str(tmp_path)]) == 0
-    for number, place in enumerate(seed_directories(tmp_path, 2)):
-        assert json.loads((place / "config.json").read_text())["train"]["seed"] == number
-        lines = [json.loads(line) for line in (place / "metrics.jsonl").read_text().splitlines()]
+    for number, run_dir in enumerate(seed_directories(tmp_path, 2)):
+        assert json.loads((run_dir / "config.json").read_text())["train"]["seed"] == number
+        lines = [json.loads(line) for line in (run_dir / "metrics.jsonl").read_text().splitlines()]
         assert [line["update"] for line in lines] == [1, 2]
-        assert (place / "checkpoints" / "00000002" / "manifest.json").is_file()
+        assert (run_dir / "checkpoints" / "00000002" / "manifest.json").is_file()
     assert main(["train", "--resume", "--run-dir", str(tmp_path / "seed1"), "--updates", "3", "--eval-games", "0"]) == 0
     assert main(["train", "--resume", "--seeds", "2", "--run-dir", str(tmp_path), "--eval-games", "0"]) == 2

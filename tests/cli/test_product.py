@@ -35,7 +35,7 @@ def blocks(language: str) -> list[tuple[str, str]]:
 @pytest.fixture(scope="module")
 def run_dir(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A smoke run as a user makes it, stopped by a signal after two of its three updates, with its evaluation games."""
-    place = tmp_path_factory.mktemp("runs") / "smoke"
+    directory = tmp_path_factory.mktemp("runs") / "smoke"
     advance = Progress.advance
 
     def stop_at_the_second(self: Progress, update: int, *rest: Any) -> None:
@@ -45,8 +45,8 @@ def run_dir(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(Progress, "advance", stop_at_the_second)
-        assert main([*TRAIN, "--run-dir", str(place), "--eval-games", "4"]) == 0
-    return place
+        assert main([*TRAIN, "--run-dir", str(directory), "--eval-games", "4"]) == 0
+    return directory
 
 
 def test_a_stopped_run_leaves_a_checkpoint_and_metrics_and_plays_no_games(run_dir: Path) -> None:
@@ -134,12 +134,12 @@ def run_notebooks(names: list[str], run_dir: Path) -> list[str]:
 
 
 def test_notebooks_train_a_policy_and_evaluate_it_in_depth(tmp_path: Path) -> None:
-    place = tmp_path / "run"
-    trained, evaluated = run_notebooks(["train_in_five_minutes", "evaluate_a_policy"], place)
-    assert (place / "checkpoints" / "00000003" / "manifest.json").is_file()
+    directory = tmp_path / "run"
+    trained, evaluated = run_notebooks(["train_in_five_minutes", "evaluate_a_policy"], directory)
+    assert (directory / "checkpoints" / "00000003" / "manifest.json").is_file()
     assert "after update 3" in trained
     assert "correlation" in evaluated
-    assert (place / "game0.gif").stat().st_size > 1000
+    assert (directory / "game0.gif").stat().st_size > 1000
 
 
 def test_the_parity_notebook_finds_that_all_agrees(tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from helpers.made_up_runs import CONFIG, ENV, GAME, launch, make_up, stop_after, stop_early
+from helpers.made_up_runs import CONFIG, ENV, GAME, call, make_up, stop_after, stop_early
 
 from echelon_jax.cli import train as train_command
 from echelon_jax.cli.main import main
@@ -31,7 +31,7 @@ def made_up(monkeypatch: pytest.MonkeyPatch) -> list[Path]:
     make_up(monkeypatch)
     evaluated: list[Path] = []
     monkeypatch.setattr(TrainCommand, "_evaluate", lambda self, run_dir, seed: evaluated.append(run_dir))
-    step(monkeypatch, launch)
+    step(monkeypatch, call)
     return evaluated
 
 
@@ -40,25 +40,25 @@ def step(monkeypatch: pytest.MonkeyPatch, call: Any) -> None:
     monkeypatch.setattr(runner, "compile_run_updates", lambda *_: call)
 
 
-def updates(place: Path) -> int:
-    return checkpoint.read_manifest(place).update
+def updates(run_dir: Path) -> int:
+    return checkpoint.read_manifest(run_dir).update
 
 
 def test_one_command_line_starts_a_run_requeues_it_and_finds_it_done(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, made_up: list[Path]
 ) -> None:
-    place = tmp_path / "run"
-    command = [*TINY, "--run-dir", str(place), "--resume", "--save-every", "10"]
+    run_dir = tmp_path / "run"
+    command = [*TINY, "--run-dir", str(run_dir), "--resume", "--save-every", "10"]
     step(monkeypatch, stop_after(2))
     with pytest.raises(MemoryError):
         main(command)  # dies before its first checkpoint
-    assert not checkpoint.saved_updates(place)
+    assert not checkpoint.saved_updates(run_dir)
     step(monkeypatch, stop_early(2))
-    assert main(command) == 0 and updates(place) == 2
-    step(monkeypatch, launch)
-    assert main(command) == 0 and updates(place) == 4
-    assert main(command) == 0 and updates(place) == 4
-    assert made_up == [place, place]
+    assert main(command) == 0 and updates(run_dir) == 2
+    step(monkeypatch, call)
+    assert main(command) == 0 and updates(run_dir) == 4
+    assert main(command) == 0 and updates(run_dir) == 4
+    assert made_up == [run_dir, run_dir]
 
 
 def test_a_bare_resume_where_there_is_no_run_says_how_to_start_one(
@@ -75,7 +75,7 @@ def test_a_bare_resume_starts_a_run_that_died_before_its_first_checkpoint(
     step(monkeypatch, stop_after(0))
     with pytest.raises(MemoryError):
         main([*TINY, "--run-dir", str(tmp_path)])
-    step(monkeypatch, launch)
+    step(monkeypatch, call)
     assert main(["train", "--resume", "--run-dir", str(tmp_path)]) == 0
     assert updates(tmp_path) == 4
 
@@ -87,7 +87,7 @@ def test_a_bare_resume_goes_on_to_the_length_that_was_last_told(
     assert main([*TINY, "--run-dir", str(tmp_path / "run")]) == 0
     step(monkeypatch, stop_early(1))
     assert main([*resume, "--updates", "8"]) == 0
-    step(monkeypatch, launch)
+    step(monkeypatch, call)
     assert main(resume) == 0
     assert updates(tmp_path / "run") == 8
     capsys.readouterr()
@@ -107,7 +107,7 @@ def test_a_start_from_another_policy_is_remembered_by_the_run_that_must_start_ag
     step(monkeypatch, stop_early(1))
     assert main(["train", "--resume", "--run-dir", str(tmp_path / "run")]) == 0
     assert began == [tmp_path / "other"] * 2
-    step(monkeypatch, launch)
+    step(monkeypatch, call)
     assert main(["train", "--resume", "--run-dir", str(tmp_path / "run")]) == 0
     assert began == [tmp_path / "other"] * 2  # a checkpoint has its own policy
 
@@ -128,11 +128,11 @@ def test_a_stopped_run_is_not_evaluated_and_says_how_to(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, made_up: list[Path], capsys: pytest.CaptureFixture[str]
 ) -> None:
     step(monkeypatch, stop_early(2))
-    place = tmp_path / "my run"
-    assert main([*TINY, "--run-dir", str(place)]) == 0
-    assert made_up == [] and updates(place) == 2
-    assert json.loads((place / "summary.json").read_text())["stopped_early"] is True
-    assert f"echelon evaluate '{place}'" in capsys.readouterr().out
+    run_dir = tmp_path / "my run"
+    assert main([*TINY, "--run-dir", str(run_dir)]) == 0
+    assert made_up == [] and updates(run_dir) == 2
+    assert json.loads((run_dir / "summary.json").read_text())["stopped_early"] is True
+    assert f"echelon evaluate '{run_dir}'" in capsys.readouterr().out
 
 
 def test_a_run_that_is_stopped_in_its_last_call_is_not_evaluated_either(
@@ -174,9 +174,9 @@ def test_ctrl_c_while_compiling_is_a_word_and_leaves_nothing_behind(
     assert list(tmp_path.iterdir()) == []
 
 
-@pytest.mark.parametrize("place", ["gs://bucket/run", "s3://bucket/run", "file:///tmp/run"])
-def test_an_address_is_no_run_directory(place: str, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main([*TINY, "--run-dir", place]) == 2
+@pytest.mark.parametrize("run_dir", ["gs://bucket/run", "s3://bucket/run", "file:///tmp/run"])
+def test_an_address_is_no_run_directory(run_dir: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main([*TINY, "--run-dir", run_dir]) == 2
     assert "run-dir must be a directory of this machine" in capsys.readouterr().err
 
 

@@ -35,11 +35,11 @@ def echelon(*argv: str, stdout: int = subprocess.PIPE, **environment: str) -> su
     return subprocess.run(command, stdout=stdout, stderr=subprocess.PIPE, env=told, timeout=300)
 
 
-def a_run(place: Path) -> Path:
-    place.mkdir(parents=True)
+def a_run(directory: Path) -> Path:
+    directory.mkdir(parents=True)
     described = {"train": TrainConfig().__dict__, "env": EnvConfig().__dict__}
-    (place / "config.json").write_text(json.dumps(described))
-    return place
+    (directory / "config.json").write_text(json.dumps(described))
+    return directory
 
 
 # -- Terminals ------------------------------------------------------------------------------------------------------
@@ -77,6 +77,15 @@ def test_what_a_terminal_cannot_encode_is_replaced(encoding: str) -> None:
     console.print("done …")
     stream.flush()
     assert b"done ?" in raw.getvalue()
+
+
+@pytest.mark.parametrize("errors", ["strict", "surrogateescape"])  # the second is that of the locale C
+def test_a_name_that_is_no_text_keeps_its_bytes_and_other_signs_are_replaced(errors: str) -> None:
+    stream = io.TextIOWrapper(raw := io.BytesIO(), encoding="ascii", errors=errors)
+    lenient(stream)
+    stream.write("• runs/" + os.fsdecode(b"caf\xe9"))
+    stream.flush()
+    assert raw.getvalue() == b"? runs/caf\xe9"
 
 
 def test_a_stream_that_was_told_how_to_encode_keeps_that() -> None:
@@ -251,9 +260,9 @@ def test_worlds_are_made_without_workers_where_there_may_be_none(daemonic: None)
 # -- Repositories ---------------------------------------------------------------------------------------------------
 
 
-def git(place: Path, *argv: str) -> str:
+def git(directory: Path, *argv: str) -> str:
     names = ["-c", "user.name=a", "-c", "user.email=a@b.c"]
-    shown = subprocess.run(["git", *names, *argv], cwd=place, capture_output=True, text=True, check=True)
+    shown = subprocess.run(["git", *names, *argv], cwd=directory, capture_output=True, text=True, check=True)
     return shown.stdout.strip()
 
 

@@ -25,7 +25,7 @@ OTHER_MEANING = {
     "keep",
     "look",
 }
-OTHER_MEANING |= {"told", "remember", "behaviour_table"}
+OTHER_MEANING |= {"told", "remember", "behaviour_table", "noise", "launcher"}
 READERS = {"migrations.py", "common.py", "torch_policy.py"}
 
 

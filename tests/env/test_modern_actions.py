@@ -10,8 +10,8 @@ from echelon_jax.agents.base import AgentParams
 from echelon_jax.agents.scripted import Scripted
 from echelon_jax.config import EnvConfig
 from echelon_jax.env.autoreset import AutoReset
-from echelon_jax.env.environment import Echelon, observe
-from echelon_jax.env.interfaces import action_layout, observation_layout
+from echelon_jax.env.environment import Echelon
+from echelon_jax.env.interfaces import action_layout, observation_layout, observe
 from echelon_jax.env.modern import actions as modern
 from echelon_jax.env.modern.layout import slot_mechs
 from echelon_jax.env.original import actions as original

@@ -7,7 +7,7 @@ import pytest
 from helpers.env_scenes import Scenes
 
 from echelon_jax.config import EnvConfig
-from echelon_jax.env.environment import observe
+from echelon_jax.env.interfaces import observe
 from echelon_jax.env.modern.layout import LOCAL_SIDE, MAP_SIDE, mirror, observation_layout, slot_mechs, vector_size
 from echelon_jax.rules.materials import FOLIAGE, GLASS, LAVA, REINFORCED, SOLID, WATER
 from echelon_jax.rules.mechs import roster
@@ -44,7 +44,7 @@ def fill_at_random(made: Scenes, rng: np.random.Generator) -> None:
     mechs.leg_hp[:] = rng.uniform(-0.5, 1.0, (count, n)) * np.asarray(full.max_leg_hp)
     mechs.heat[:] = rng.uniform(0.0, 1.4, (count, n)) * np.asarray(full.heat_cap)
     mechs.stability[:] = rng.uniform(-5, 100, (count, n))
-    mechs.noise[:] = rng.uniform(0, 20, (count, n))
+    mechs.loudness[:] = rng.uniform(0, 20, (count, n))
     mechs.alive[:] = rng.random((count, n)) < 0.85
     for name in ("fallen", "suppressed", "ams_cooldown", "laser_cooldown", "tube_cooldown", "kinetic_cooldown"):
         getattr(mechs, name)[:] = rng.integers(0, 25, (count, n))
@@ -244,7 +244,7 @@ def test_every_entry_is_inside_its_box(worlds):
             mechs=state.sim.mechs.replace(
                 velocity=state.sim.mechs.velocity * 100,
                 heat=state.sim.mechs.heat * 50,
-                noise=state.sim.mechs.noise * 1e6,
+                loudness=state.sim.mechs.loudness * 1e6,
             )
         ),
         score=state.score * 1e3,

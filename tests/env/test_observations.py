@@ -50,7 +50,7 @@ def sound_scene(made: Scenes, arena: int) -> None:
         ("red_3", 28.1, 15.3, 9.996),
         ("red_0", 35.2, 15.6, 9.8),
     ):
-        made.put(arena, name, x, y, noise=noise)
+        made.put(arena, name, x, y, loudness=noise)
 
 
 @pytest.fixture(scope="module")

@@ -8,6 +8,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from helpers.stroll import strolling
 
 from echelon_jax.config import EnvConfig, parse_reward_terms
 from echelon_jax.env.environment import Echelon
@@ -32,9 +33,10 @@ def played(config, **params):
     state = state.replace(sim=state.sim.replace(mechs=mechs.replace(alive=mechs.alive.at[0, 0].set(False))))
     actions = jnp.zeros((2, config.num_mechs, env.action_layout().size))
     step_batch, steps = jax.jit(env.step_batch), [first]
-    for _ in range(3):
-        state, step = step_batch(keys, state, actions, env_params)
-        steps.append(step)
+    with strolling():
+        for _ in range(3):
+            state, step = step_batch(keys, state, actions, env_params)
+            steps.append(step)
     return steps
 
 

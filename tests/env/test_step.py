@@ -8,6 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from helpers.env_scenes import Scenes
+from helpers.stroll import stroll
 
 from echelon_jax.config import EnvConfig
 from echelon_jax.env import environment
@@ -199,13 +200,6 @@ ARENAS = 3
 def small():
     env = Echelon(SMALL)
     return env, env.params(env.make_bank(generate_worlds(SMALL, range(4))))
-
-
-def stroll(config, rules, state, commands, noise, widths=None):
-    """Stands in for the simulation where only what is around it matters: everybody walks along x."""
-    mechs = state.mechs
-    moved = mechs.position.at[..., 0].add(jnp.where(mechs.alive, commands.throttle[..., 0], 0.0))
-    return state.replace(mechs=mechs.replace(position=moved), tick=state.tick + config.substeps)
 
 
 def test_an_episode_that_ends_is_followed_by_a_new_one(small, monkeypatch):

@@ -17,13 +17,8 @@ from echelon_jax.env.environment import Echelon
 from echelon_jax.env.interfaces import action_layout
 from echelon_jax.env.state import STATISTICS
 from echelon_jax.evaluation import matches
-from echelon_jax.evaluation.behaviour import (
-    EVENTS,
-    count_behaviour,
-    look_around,
-    no_behaviour,
-    summarize_behaviour,
-)
+from echelon_jax.evaluation.behaviour import EVENTS, count_behaviour, look_around, no_behaviour
+from echelon_jax.evaluation.behaviour_numbers import summarize_behaviour
 from echelon_jax.evaluation.games import Games, make_match
 from echelon_jax.evaluation.matches import Evaluation, evaluate, opponent_player, policy_player
 from echelon_jax.evaluation.recording import Expected, Recorder
@@ -106,7 +101,7 @@ def test_a_side_scores_exactly_if_it_has_stood_in_the_zone(games: Games) -> None
 
 def test_every_decision_of_a_living_mech_has_one_place(games: Games) -> None:
     survived = (event(games, "decisions") - event(games, "deaths")).sum(-1)
-    np.testing.assert_allclose(games.behaviour.places.sum((-1, -2)), survived)
+    np.testing.assert_allclose(games.behaviour.positions.sum((-1, -2)), survived)
     assert (event(games, "decisions") <= games.length[:, None, None]).all()
 
 
@@ -263,7 +258,7 @@ def test_a_finished_game_adds_nothing(start: tuple) -> None:
     none = no_behaviour(ENV, state)
     step = step.replace(info=step.info.replace(alive=jnp.ones((1, 10), bool)))
     sums, _, _ = count(ENV, env_params, none, over, jnp.ones((1, 10, action_layout(ENV).size)), over, step)
-    for name in ("events", "fired", "pulls", "chances", "places", "first_zone"):
+    for name in ("events", "fired", "pulls", "chances", "positions", "first_zone"):
         np.testing.assert_array_equal(getattr(sums, name), getattr(none, name), err_msg=name)
 
 

@@ -18,12 +18,15 @@ SHOWN = {
     "own_network.py": r"(?s)update 1: loss -?\d+\.\d+, decisions of living mechs 160\n.*layers: .*gru",
     "own_reward.py": r"(?s)spread: 0\.\d+ per mech over 2 decisions\n.*hold_fire: 0\.\d+ per mech",
     "own_opponent.py": r"games 2: won \d, drawn \d, lost \d",
+    "gymnasium_torch.py": r"update 1: loss -?\d+\.\d+, reward -?\d+\.\d+, wins \d+ % of the last 2,",
 }
+NEEDS = {"gymnasium_torch.py": ("torch", "gymnasium")}
 SMALLER = {
     "ppo_from_scratch.py": ["--updates", "2"],
     "own_network.py": ["--updates", "1"],
     "own_reward.py": ["--steps", "2"],
     "own_opponent.py": ["--maps", "1", "--seconds", "4"],
+    "gymnasium_torch.py": ["--updates", "1", "--envs", "2", "--steps", "4", "--seconds", "1"],
 }
 
 
@@ -36,6 +39,8 @@ def test_every_example_is_run_and_listed():
 
 @pytest.mark.parametrize("name", sorted(SHOWN))
 def test_the_example_runs(name, tmp_path):
+    for package in NEEDS.get(name, ()):
+        pytest.importorskip(package)
     paths = os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")])
     done = subprocess.run(
         [sys.executable, str(EXAMPLES / name), *SMALLER[name]],

@@ -159,7 +159,7 @@ def test_twenty_whole_episodes_are_played_the_same():
 def test_the_modern_network_plays_the_original_game_the_same():
     policy = in_small(random_modern(27, ENV))
     [episode] = follow(policy, torch_module(policy), [0])
-    assert episode.outcome is not None and {"output", "legal", "value"} < set(episode.worst)
+    assert episode.outcome is not None and {"output", "action_mask", "value"} < set(episode.worst)
     assert max(episode.worst.values()) <= TOLERANCE, episode.worst
 
 
@@ -226,9 +226,9 @@ def run_dir(tmp_path_factory):
     state = jax.tree.map(blank, jax.eval_shape(trainer.init, jax.random.key(0), fake_params()))
     policy = random_policy(30, features=trainer.features, actions=18)
     state = state.replace(params=policy.params, observation_moments=policy.observation_moments, update=jnp.int32(7))
-    place = tmp_path_factory.mktemp("run")
-    checkpoint.save(place, state, config, CONFIG)
-    return place
+    run_dir = tmp_path_factory.mktemp("run")
+    checkpoint.save(run_dir, state, config, CONFIG)
+    return run_dir
 
 
 @pytest.mark.parametrize(("name", "ending"), [("torch", "safetensors"), ("original", "pt")])
@@ -265,7 +265,7 @@ def test_export_fails_where_the_file_plays_differently(run_dir, tmp_path, monkey
     assert "NOT within" in capsys.readouterr().out
 
 
-def modern_run(place, env_config, policy):
+def modern_run(run_dir, env_config, policy):
     """A checkpoint of a modern policy, as training leaves it."""
     trainer = make_train(FakeEnv(env_config), dataclasses.replace(policy.config, **SHORT), CountingAgent())
 
@@ -276,8 +276,8 @@ def modern_run(place, env_config, policy):
 
     state = jax.tree.map(blank, jax.eval_shape(trainer.init, jax.random.key(0), fake_params()))
     state = state.replace(params=policy.params, observation_moments=policy.observation_moments, update=jnp.int32(3))
-    checkpoint.save(place, state, trainer.config, env_config)
-    return place
+    checkpoint.save(run_dir, state, trainer.config, env_config)
+    return run_dir
 
 
 SHORT = {"arenas": 2, "rollout_steps": 2, "minibatches": 1, "updates": 1, "bank_size": 1}
@@ -291,7 +291,7 @@ def modern_dir(tmp_path_factory):
 def test_export_of_the_modern_network_shows_the_parity_of_every_head(modern_dir, capsys):
     assert ExportCommand(modern_dir, check_steps=3).run() == 0
     out = capsys.readouterr().out
-    for name in ("throttle", "throttle log_std", "trigger", "target", "ewar", "sort", "value", "legal", "h", "c"):
+    for name in ("throttle", "throttle log_std", "trigger", "target", "ewar", "sort", "value", "action_mask", "h", "c"):
         assert re.search(rf"\n  {name} +\d\.\de[+-]\d\d", out), name
     assert "within 1e-05" in out
     assert load_policy(modern_dir / "export").network == "modern"

@@ -23,7 +23,7 @@ from echelon_jax.export.modern import modern_state_of
 from echelon_jax.export.original import write_original
 from echelon_jax.export.parity import by_head, check_sequence, differences, factored_of, jax_steps, torch_steps
 from echelon_jax.export.torch_files import state_arrays, torch_module, write_torch
-from echelon_jax.export.torch_policy import Legality, PolicyError, State, load_policy
+from echelon_jax.export.torch_policy import MaskRules, PolicyError, State, load_policy
 from echelon_jax.export.weights import ExportError
 from echelon_jax.policies.heads import heads_of
 from echelon_jax.runs.policy import Policy
@@ -55,7 +55,7 @@ def test_whole_episodes_agree_in_float32(rows):
         assert done[1:].any() and not done[1:].all((1, 2)).any() and not alive.all()
     worst = worst_by_head(policy, torch_module(policy), seen, done, alive)
     assert {f"{name} log_prob" for name in MODERN_HEADS} | MODERN_HEADS <= set(worst)
-    assert {"value", "h", "c", "legal", "throttle log_std", "message log_std"} <= set(worst)
+    assert {"value", "h", "c", "action_mask", "throttle log_std", "message log_std"} <= set(worst)
     assert max(worst.values()) <= 1e-5, worst
 
 
@@ -118,7 +118,7 @@ def test_the_sequence_of_the_command_is_real_play_by_teams():
     assert (play.observation[..., alive] == 1).all()
 
 
-# -- Legality, choices, actions ------------------------------------------------------------------------------------------------
+# -- Action masks, choices, actions ------------------------------------------------------------------------------------------------
 
 GAMES = {
     "modern": MODERN,
@@ -143,12 +143,12 @@ def test_what_is_legal_is_what_jax_says(game):
             rows[10 * i : 10 * i + 10, entry.offset] = np.linspace(0.0, 0.3, 10)
     expected = np.asarray(heads.action_mask(jnp.asarray(rows)))
     assert 0 < expected.mean() < 1
-    found = torch_module(random_modern(0, config, 2, 2)).legality(torch.from_numpy(rows)).numpy()
+    found = torch_module(random_modern(0, config, 2, 2)).mask_rules(torch.from_numpy(rows)).numpy()
     assert np.array_equal(found, expected)
 
 
 def test_a_limit_is_legal_and_the_next_number_is_not():
-    rule = Legality([[[["at_most", 1, float(np.float32(0.1))]]], [[["none", [0]]]], [], [[]]])
+    rule = MaskRules([[[["at_most", 1, float(np.float32(0.1))]]], [[["none", [0]]]], [], [[]]])
     limit = np.float32(0.1)
     rows = torch.from_numpy(np.array([[0.0, limit], [1.0, np.nextafter(limit, np.float32(1))]], np.float32))
     assert rule(rows).tolist() == [[True, True, False, True], [False, False, False, True]]
@@ -313,8 +313,16 @@ def test_the_copied_file_checks_a_policy_where_there_is_no_jax(copy):
     assert done.returncode == 0 and "network modern" in done.stdout and "allowed 1e-05" in done.stdout, done.stderr
 
 
+def test_a_card_of_format_1_is_read_and_finds_its_numbers_again(data, capsys):
+    """The file was written by the version that had format 1."""
+    stored = data / "policies" / "card_format1" / "policy.safetensors"
+    assert json.loads(stored.with_suffix(".json").read_text())["format"] == 1
+    assert torch_policy.main([str(stored)]) == 0
+    assert "allowed 1e-05" in capsys.readouterr().out
+
+
 def test_the_check_fails_where_a_rule_differs(copy, capsys):
-    change_card(copy, lambda card: card["plan"]["legality"].__setitem__(2, [[]]))
+    change_card(copy, lambda card: card["plan"]["mask_rules"].__setitem__(2, [[]]))
     assert torch_policy.main([str(copy)]) == 1
     assert "1.0e+00" in capsys.readouterr().out
 
@@ -324,9 +332,9 @@ def test_the_check_fails_where_a_rule_differs(copy, capsys):
     [
         (lambda c: c["plan"]["planes"].pop(), False, r"card .* has been changed"),
         (lambda c: c["plan"]["planes"].pop(), True, "lacks|has the unknown"),
-        (lambda c: c["plan"].pop("legality"), True, "describes no modern network: 'legality'"),
+        (lambda c: c["plan"].pop("mask_rules"), True, "describes no modern network: 'mask_rules'"),
         (lambda c: c.pop("plan"), True, "describes no modern network: .*plan"),
-        (lambda c: c["plan"]["legality"].append([[["soon", 3]]]), True, "condition must be any, none or at_most"),
+        (lambda c: c["plan"]["mask_rules"].append([[["soon", 3]]]), True, "condition must be any, none or at_most"),
         (lambda c: c["dimensions"].update(hidden=17), True, r"must be float32\[17"),
     ],
 )

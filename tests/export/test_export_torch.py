@@ -26,7 +26,7 @@ import safetensors.torch
 from echelon_jax.export import torch_policy
 from echelon_jax.export.parity import differences, jax_steps, torch_steps
 from echelon_jax.export.torch_files import torch_module, write_torch
-from echelon_jax.export.torch_policy import OriginalPolicy, PolicyError, State, load_policy, log_prob, sample_of
+from echelon_jax.export.torch_policy import OriginalPolicy, PolicyError, State, load_policy, log_prob, raw_action_of
 from echelon_jax.export.weights import ExportError, clip_of, described, normaliser_of, state_of
 from echelon_jax.policies.distributions import SquashedGaussian
 from echelon_jax.runs.policy import Policy
@@ -119,7 +119,7 @@ def test_vectors_of_the_original():
     }
     module.load_state_dict({**module.state_dict(), **state})
     action = np.tanh(0.1 * (np.arange(26) - 12)[None] + 0.2 * np.arange(2)[:, None]).astype(np.float32)
-    u = sample_of(torch.from_numpy(action))
+    u = raw_action_of(torch.from_numpy(action))
     expected = [
         (
             [-18.5393, -18.3186],
@@ -317,7 +317,7 @@ def test_loading_is_strict(copy, change, message):
     [
         (lambda c: c.update(network="postmodern"), "network 'postmodern', this file knows original, modern"),
         (lambda c: c.update(network="modern"), "describes no modern network"),
-        (lambda c: c.update(format=2), "format 2, this file reads 1"),
+        (lambda c: c.update(format=3), "format 3, this file reads 1 to 2"),
         (lambda c: c.update(kind="soup"), "not the card of a policy"),
     ],
 )

@@ -7,7 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from echelon_jax.config import EnvConfig
-from echelon_jax.env.environment import Maps, fresh_state
+from echelon_jax.env.beginning import Maps, fresh_state
 from echelon_jax.env.interfaces import action_layout
 from echelon_jax.rules.materials import COLLIDES, DIRT, OPAQUE, SOLID, SOLID_DEBRIS
 from echelon_jax.rules.mechs import roster

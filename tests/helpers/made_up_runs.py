@@ -45,7 +45,7 @@ def metrics_of(update: int, bad: bool = False, failed: bool = False) -> Metrics:
     return jax.tree.map(lambda x: x[None], one)
 
 
-def launch(state: Any, env_params: Any) -> tuple[Any, Metrics]:
+def call(state: Any, env_params: Any) -> tuple[Any, Metrics]:
     """The next state depends on this one and on the worlds, so that a wrong resume shows."""
     update = int(state.update)
     worlds = jnp.float32(np.asarray(env_params.bank.seed, np.float64).sum() % 1000)
@@ -65,18 +65,18 @@ def make_up(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(runner, "WorldBankFeeder", lambda *args, processes: WorldBankFeeder(*args, processes=0))
 
 
-def run(place: Path, step: Callable[..., Any] = launch, **options: Any) -> Runner:
+def run(run_dir: Path, step: Callable[..., Any] = call, **options: Any) -> Runner:
     changed = {k: options.pop(k) for k in list(options) if k in TrainConfig.__dataclass_fields__}
     config = TrainConfig(**{**CONFIG.__dict__, **GAME, **changed})
     options = {"save_every": 2, **options}
-    made = Runner(place, config, ENV, launcher=lambda *_: step, **options)
+    made = Runner(run_dir, config, ENV, compile_call=lambda *_: step, **options)
     made.train()
     return made
 
 
-def last(place: Path) -> tuple[dict[str, bytes], dict[str, Any]]:
+def last(run_dir: Path) -> tuple[dict[str, bytes], dict[str, Any]]:
     """The arrays of the last checkpoint and what its manifest says of the run."""
-    found = checkpoint.find(place)
+    found = checkpoint.find(run_dir)
     manifest = json.loads((found / "manifest.json").read_text())
     arrays = {p: tree_files.read_flat(found / p) for p in ("policy", "run")}
     flat = {f"{p}{k}": np.asarray(v).tobytes() for p, tree in arrays.items() for k, v in tree.items()}
@@ -84,26 +84,26 @@ def last(place: Path) -> tuple[dict[str, bytes], dict[str, Any]]:
 
 
 def stop_after(count: int) -> Callable[..., Any]:
-    """A launch that dies, as a crash would, in its n-th call."""
+    """A program that dies, as a crash would, in its n-th call."""
     left = [count]
 
     def step(state: Any, env_params: Any) -> Any:
         left[0] -= 1
         if left[0] < 0:
             raise MemoryError("crash")
-        return launch(state, env_params)
+        return call(state, env_params)
 
     return step
 
 
 def stop_early(count: int) -> Callable[..., Any]:
-    """A launch that asks for the run to end after so many calls, as a signal would."""
+    """A program that asks for the run to end after so many calls, as a signal would."""
     left = [count]
 
     def step(state: Any, env_params: Any) -> Any:
         left[0] -= 1
         if left[0] == 0:
             os.kill(os.getpid(), signal.SIGTERM)
-        return launch(state, env_params)
+        return call(state, env_params)
 
     return step

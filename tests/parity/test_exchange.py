@@ -6,8 +6,9 @@ import pytest
 from helpers.trees import unequal
 
 from echelon_jax.config import EnvConfig
-from echelon_jax.parity.exchange import SlotNoise, ages, assign_slots, residues, row_of, stack, to_reference, to_row
+from echelon_jax.parity.exchange import SlotNoise, assign_slots, row_of, stack, to_reference, to_row
 from echelon_jax.parity.fuzzing.cases import make_case
+from echelon_jax.parity.timers import ages, residues
 from echelon_jax.reference.state import Projectile
 from echelon_jax.rules.timers import decrements
 from echelon_jax.rules.weapons import AUTOCANNON, MISSILE, WEAPONS
@@ -117,7 +118,9 @@ def test_rows_make_a_batch_and_a_batch_rows():
 @pytest.mark.parametrize("mode", ["full", "partial"])
 @pytest.mark.parametrize("seed", range(2))
 def test_a_row_of_the_default_game_comes_back_with_what_it_remembers(mode, seed):
-    config = EnvConfig.revised(observation_mode=mode, observation="modern", actions="modern", reward="modern")
+    config = EnvConfig.revised(
+        observation_mode=mode, comm_dim=8, observation="modern", actions="modern", reward="modern"
+    )
     row = make_case(config, seed).state
     assert row.memory is not None and (row.memory.age is None) == (mode == "full")
     assert unequal(row, to_row(config, to_reference(config, row), row)) == []

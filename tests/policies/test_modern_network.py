@@ -22,7 +22,7 @@ from echelon_jax.training.config import TrainConfig
 from echelon_jax.training.metrics import summarize
 from echelon_jax.training.trainer import make_train
 
-CONFIG = EnvConfig(size_x=28, size_y=28)
+CONFIG = EnvConfig(size_x=28, size_y=28, comm_dim=8)
 FEATURES, STRUCTURE = features_of(CONFIG, factored=True), structure_of(CONFIG)
 NETWORK = ModernNetwork(FEATURES, STRUCTURE, hidden=16, lstm=16)
 ARENAS, TEAM, STEPS = 2, CONFIG.team_size, 5

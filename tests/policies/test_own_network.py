@@ -54,7 +54,9 @@ def test_it_learns_to_remember_a_sign_that_was_shown_once():
     state = train.init(jax.random.key(0), PARAMS)
     for _ in range(TRAIN.updates // TRAIN.updates_per_call):
         state, metrics = train.run_updates(state, PARAMS)
-    assert summarize([metrics], 5)["reward_per_decision"] > 0.6  # 1 is perfect; without memory 1/6 is
+        if summarize([metrics], 5)["reward_per_decision"] > 0.6:  # 1 is perfect; without memory 1/6 is
+            return
+    raise AssertionError(f"it has learnt too little: {summarize([metrics], 5)['reward_per_decision']:.2f}")
 
 
 @pytest.mark.parametrize("given", [small, NETWORK])

@@ -8,7 +8,10 @@ import pytest
 from echelon_jax.config import EnvConfig
 from echelon_jax.env.modern.layout import LOCAL_SIDE, action_layout, observation_layout, vector_size
 from echelon_jax.reference.environment import Arena, ReferenceEnv
-from echelon_jax.reference.modern.observation import ObservationMemory, share, vector_bounds
+from echelon_jax.reference.modern.interface import ModernActions
+from echelon_jax.reference.modern.memory import ObservationMemory
+from echelon_jax.reference.modern.observation import vector_bounds
+from echelon_jax.reference.modern.view import share
 from echelon_jax.reference.noise import LiveNoise
 from echelon_jax.reference.rewards import Zone
 from echelon_jax.reference.state import Battle, make_mechs
@@ -21,7 +24,7 @@ HEAVY, ENEMY, SCOUT_ROW = 0, 5, 4
 
 def make_config(**overrides):
     modern = dict.fromkeys(("observation", "actions", "reward"), "modern")
-    return EnvConfig.revised(**{"size_x": 28, "size_y": 28, **modern, **overrides})
+    return EnvConfig.revised(**{"size_x": 28, "size_y": 28, "comm_dim": 8, **modern, **overrides})
 
 
 def make_arena(config, places=None):
@@ -97,13 +100,13 @@ def test_the_focus_is_the_mech_of_the_chosen_hostile_slot_if_it_was_ever_seen():
     choice = action_layout(config)["target_preference"]
     actions = np.zeros((10, action_layout(config).size), np.float32)
     actions[:, choice.offset + 2] = 1.0  # the second hostile slot
-    arena.set_focus_modern(actions)
+    ModernActions().set_focus(arena, actions)
     assert [mech.focus_target for mech in arena.battle.mechs] == [None] * 10
     arena.look()
-    arena.set_focus_modern(actions)
+    ModernActions().set_focus(arena, actions)
     assert [mech.focus_target for mech in arena.battle.mechs] == [6] * 5 + [1] * 5
     arena.battle.mechs[6].alive = False
-    arena.set_focus_modern(actions)
+    ModernActions().set_focus(arena, actions)
     assert [mech.focus_target for mech in arena.battle.mechs] == [None] * 5 + [1, None, 1, 1, 1]
 
 

@@ -25,7 +25,7 @@ def test_the_default_game_has_every_switch_on_and_the_original_none():
 def test_the_switches_are_the_fields_that_the_two_games_differ_in():
     fields = {f.name for f in dataclasses.fields(EnvConfig)}
     differ = {name for name in fields if getattr(EnvConfig(), name) != getattr(EnvConfig.original(), name)}
-    assert differ == {*SWITCHES, *INTERFACE_FIELDS}
+    assert differ == {*SWITCHES, *INTERFACE_FIELDS, "comm_dim"}
 
 
 @pytest.mark.parametrize("switch", SWITCHES)

@@ -151,13 +151,13 @@ def test_reading_changes_nothing(run: Path) -> None:
 @pytest.fixture
 def small_disk(tmp_path: Path) -> Iterator[Path]:
     """A file system of its own with 400 KiB."""
-    place = tmp_path / "disk"
-    place.mkdir()
-    mounted = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=400k", "none", str(place)], capture_output=True)
+    disk_dir = tmp_path / "disk"
+    disk_dir.mkdir()
+    mounted = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=400k", "none", str(disk_dir)], capture_output=True)
     if mounted.returncode:
         pytest.skip("mounting a small file system is not allowed here")
-    yield place
-    subprocess.run(["umount", "-l", str(place)], check=True)
+    yield disk_dir
+    subprocess.run(["umount", "-l", str(disk_dir)], check=True)
 
 
 # orbax leaves a task behind when writing fails; it has nothing more to do.
@@ -195,12 +195,12 @@ def test_a_failure_at_any_step_of_a_save_leaves_the_older_checkpoints(
     if step.startswith("write"):
         real = tree_files.write
 
-        def write_some(place: Path, flat: tree_files.Flat) -> None:
-            real(place, flat) if place.name != step.split()[1] else full()
+        def write_some(disk_dir: Path, flat: tree_files.Flat) -> None:
+            real(disk_dir, flat) if disk_dir.name != step.split()[1] else full()
 
         monkeypatch.setattr(tree_files, "write", write_some)
     elif step == "rename":
-        monkeypatch.setattr(checkpoint, "_put", full)
+        monkeypatch.setattr(checkpoint, "put", full)
     elif step == "link":
         monkeypatch.setattr(checkpoint.shutil, "copytree", full)
     else:

@@ -53,11 +53,16 @@ NEWER_NAMES = {
         (".env_state.memory.", ".env_state.recall."),
         (".runner_state.", ".actors."),
     ),
+    3: (
+        (".sim.mechs.insertion_index", ".sim.mechs.stamp"),
+        (".sim.mechs.loudness", ".sim.mechs.noise"),
+        (".sim.next_insertion_index", ".sim.next_stamp"),
+    ),
 }
-NEW_LEAVES = {1: ".guard", 2: ".nothing"}
+NEW_LEAVES = {1: ".guard", 2: ".nothing", 3: ".nothing"}
 
 
-@pytest.mark.parametrize("number", [1, 2])
+@pytest.mark.parametrize("number", [1, 2, 3])
 def test_a_run_of_an_older_format_is_restored_bit_for_bit(data: Path, number: int) -> None:
     run = data / "checkpoints" / f"format{number}"
     manifest = checkpoint.read_manifest(run)
@@ -142,11 +147,11 @@ def test_a_field_that_was_always_there_must_be_there(read, field: str) -> None: 
 
 @pytest.mark.parametrize("number", [0, migrations.FORMAT + 1, 99, True, "2", None])
 def test_a_newer_or_unknown_format_is_refused_by_number(first: Path, tmp_path: Path, number: object) -> None:
-    place = Path(shutil.copytree(checkpoint.find(first), tmp_path / "copy"))
-    manifest = json.loads((place / "manifest.json").read_text())
-    (place / "manifest.json").write_text(json.dumps({**manifest, "format": number}))
+    copy = Path(shutil.copytree(checkpoint.find(first), tmp_path / "copy"))
+    manifest = json.loads((copy / "manifest.json").read_text())
+    (copy / "manifest.json").write_text(json.dumps({**manifest, "format": number}))
     with pytest.raises(CheckpointError, match=f"checkpoint format {number!r}.*this version reads 1 to"):
-        checkpoint.read_manifest(place)
+        checkpoint.read_manifest(copy)
 
 
 def test_leaves_are_asked_for_by_the_path_they_had() -> None:

@@ -102,8 +102,8 @@ def some_line() -> dict[str, float | None]:
     step, alive = random_step(5)
     sums = add_step(no_sums(), step, jnp.asarray(alive), jnp.zeros(ARENAS))
     update = UpdateMetrics(**{name: jnp.ones((1, 2)) for name in PLAIN_FIELDS})
-    launch = jax.tree.map(lambda x: x[None], Metrics(sums, update, *(jnp.float32(0),) * 3))
-    return summarize([launch], TEAM, ["a", "b"], "scripted")
+    call = jax.tree.map(lambda x: x[None], Metrics(sums, update, *(jnp.float32(0),) * 3))
+    return summarize([call], TEAM, ["a", "b"], "scripted")
 
 
 def test_every_number_of_an_update_is_explained_by_one_entry_of_the_page() -> None:
@@ -233,8 +233,8 @@ def test_the_clock_measures_from_lap_to_lap(monkeypatch: pytest.MonkeyPatch) -> 
     assert [clock.lap()[0], clock.lap()[0]] == [3.0, 5.0]
 
 
-def a_run(place: Path, name: str, rates: list[float]) -> Path:
-    run = place / name
+def a_run(directory: Path, name: str, rates: list[float]) -> Path:
+    run = directory / name
     (run / "checkpoints" / "00000002").mkdir(parents=True)
     (run / "config.json").write_text(json.dumps(describe(TrainConfig.smoke(), EnvConfig())))
     lines = [{"update": u, "win_rate": rate, "episodes": 100.0} for u, rate in enumerate(rates, 1)]

@@ -118,11 +118,11 @@ print(json.dumps({"params": tree(params), "moments": tree(policy["observation_mo
 
 def test_the_policy_restores_with_the_lines_of_the_page_where_this_package_cannot_be_imported(tmp_path):
     state = state_at(4)
-    place = checkpoint.save(tmp_path, state, TRAIN, ENV)
+    saved_at = checkpoint.save(tmp_path, state, TRAIN, ENV)
     section = PAGE.read_text().split("## Reading a checkpoint without this package")[1]
     lines = re.search(r"```python\n(.*?)```", section, re.DOTALL)[1]
     assert len([line for line in lines.splitlines() if line.strip()]) == 3
-    code = BLOCKED + lines.replace("/path/to/RUN/checkpoints/00000040", str(place)) + SHOW
+    code = BLOCKED + lines.replace("/path/to/RUN/checkpoints/00000040", str(saved_at)) + SHOW
     done = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     told = json.loads(done.stdout.splitlines()[-1])

@@ -15,7 +15,7 @@ from typing import Any
 import jax
 import numpy as np
 import pytest
-from helpers.made_up_runs import CONFIG, ENV, GAME, last, launch, make_up, run, stop_after, stop_early
+from helpers.made_up_runs import CONFIG, ENV, GAME, call, last, make_up, run, stop_after, stop_early
 
 from echelon_jax import system
 from echelon_jax.runs import checkpoint, directory, numerics, tree_files
@@ -35,8 +35,8 @@ def made_up(monkeypatch: pytest.MonkeyPatch) -> None:
     make_up(monkeypatch)
 
 
-def described(place: Path) -> dict[str, Any]:
-    return json.loads((place / "config.json").read_text())
+def described(run_dir: Path) -> dict[str, Any]:
+    return json.loads((run_dir / "config.json").read_text())
 
 
 def refuse(run_dir: Path, told: dict[str, Any]) -> Any:
@@ -50,17 +50,17 @@ def refuse(run_dir: Path, told: dict[str, Any]) -> Any:
 def test_the_same_start_begins_anew_under_its_identity_where_there_is_no_checkpoint(
     tmp_path: Path, resume: bool
 ) -> None:
-    whole, place = tmp_path / "whole", tmp_path / "cut"
+    whole, run_dir = tmp_path / "whole", tmp_path / "cut"
     run(whole, updates=4)
     with pytest.raises(MemoryError):
-        run(place, stop_after(2), updates=4, save_every=10)
-    begun = described(place)["run"]
-    assert not checkpoint.saved_updates(place)
-    assert [line["update"] for line in read_lines(place)] == [1]
-    run(place, updates=4, resume=resume)
-    assert described(place)["run"] == begun == checkpoint.read_manifest(place).run
-    assert last(place) == last(whole)
-    assert [line["update"] for line in read_lines(place)] == [1, 2, 3, 4]
+        run(run_dir, stop_after(2), updates=4, save_every=10)
+    begun = described(run_dir)["run"]
+    assert not checkpoint.saved_updates(run_dir)
+    assert [line["update"] for line in read_lines(run_dir)] == [1]
+    run(run_dir, updates=4, resume=resume)
+    assert described(run_dir)["run"] == begun == checkpoint.read_manifest(run_dir).run
+    assert last(run_dir) == last(whole)
+    assert [line["update"] for line in read_lines(run_dir)] == [1, 2, 3, 4]
 
 
 def test_one_call_starts_and_goes_on(tmp_path: Path) -> None:
@@ -87,13 +87,13 @@ def test_a_run_with_a_checkpoint_is_only_continued_when_that_is_asked_for(tmp_pa
 
 @pytest.mark.parametrize("there", [False, True])
 def test_nothing_stays_behind_where_metrics_cannot_be_sent(tmp_path: Path, there: bool) -> None:
-    place = tmp_path / "runs" / "mine"
+    run_dir = tmp_path / "runs" / "mine"
     if there:
-        place.mkdir(parents=True)
+        run_dir.mkdir(parents=True)
     with pytest.raises(CheckpointError, match="no login"):
-        run(place, sinks=refuse)
-    assert list(tmp_path.rglob("*")) == ([place.parent, place] if there else [])
-    run(place, updates=1)
+        run(run_dir, sinks=refuse)
+    assert list(tmp_path.rglob("*")) == ([run_dir.parent, run_dir] if there else [])
+    run(run_dir, updates=1)
 
 
 def test_an_interruption_before_training_leaves_nothing_behind(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -164,14 +164,14 @@ def test_a_refused_resume_tells_a_run_nothing(tmp_path: Path) -> None:
 
 
 def test_of_many_starts_at_one_moment_one_trains_and_its_run_goes_on(tmp_path: Path) -> None:
-    place, barrier, started = tmp_path / "run", threading.Barrier(8), []
+    run_dir, barrier, started = tmp_path / "run", threading.Barrier(8), []
 
     def start() -> None:
-        claim = directory.look(place, TRAIN, ENV, resume=False)
+        claim = directory.look(run_dir, TRAIN, ENV, resume=False)
         barrier.wait()
         try:
-            with RunLock(place):
-                claim = directory.tell(place, claim, TRAIN, ENV, {"run": threading.current_thread().name})
+            with RunLock(run_dir):
+                claim = directory.tell(run_dir, claim, TRAIN, ENV, {"run": threading.current_thread().name})
                 started.append(claim.run_id)
         except CheckpointError as error:
             assert "already training" in str(error) or "has started a run" in str(error)
@@ -181,11 +181,11 @@ def test_of_many_starts_at_one_moment_one_trains_and_its_run_goes_on(tmp_path: P
         thread.start()
     for thread in threads:
         thread.join()
-    assert started == [described(place)["run"]]
+    assert started == [described(run_dir)["run"]]
 
 
-def _hold(place: str, ready: Any, done: Any) -> None:
-    with RunLock(Path(place)):
+def _hold(run_dir: str, ready: Any, done: Any) -> None:
+    with RunLock(Path(run_dir)):
         ready.set()
         done.wait(60)
 
@@ -290,20 +290,20 @@ def test_what_is_saved_under_any_legal_path_can_be_read(
 ) -> None:
     if aliases == "link":
         monkeypatch.setattr(tree_files, "_DESCRIPTORS", tmp_path / "nowhere")
-    place = tmp_path / "runs" / name
-    place.mkdir(parents=True)
-    tree_files.write(place / "policy", TREE)
-    found = tree_files.read_flat(place / "policy")
+    run_dir = tmp_path / "runs" / name
+    run_dir.mkdir(parents=True)
+    tree_files.write(run_dir / "policy", TREE)
+    found = tree_files.read_flat(run_dir / "policy")
     assert found.keys() == TREE.keys() and all(np.array_equal(found[key], TREE[key]) for key in TREE)
-    assert (place / "policy").is_dir()
+    assert (run_dir / "policy").is_dir()
 
 
 def test_a_whole_run_goes_on_under_a_path_of_patterns(tmp_path: Path) -> None:
-    place = tmp_path / "x [2026] *?"
-    run(place, stop_early(3))
-    run(place, resume=True)
+    run_dir = tmp_path / "x [2026] *?"
+    run(run_dir, stop_early(3))
+    run(run_dir, resume=True)
     run(tmp_path / "alone")
-    assert last(place) == last(tmp_path / "alone")
+    assert last(run_dir) == last(tmp_path / "alone")
 
 
 def test_a_directory_that_is_not_there_is_one_sentence_under_such_a_path_too(tmp_path: Path) -> None:
@@ -347,5 +347,5 @@ def test_a_checkpoint_that_does_not_know_its_settings_is_resumed(tmp_path: Path)
     content = json.loads(manifest.read_text())
     del content["numerics"]
     manifest.write_text(json.dumps(content))
-    run(tmp_path, launch, resume=True)
+    run(tmp_path, call, resume=True)
     assert checkpoint.read_manifest(tmp_path).update == 12

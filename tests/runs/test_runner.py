@@ -1,4 +1,4 @@
-"""A run on the host, with a made-up launch in place of the compiled one: what is saved when, what is refused, how it ends."""
+"""A run on the host, with a made-up program instead of the compiled one: what is saved when, what is refused, how it ends."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ from helpers.made_up_runs import (
     CONFIG,
     ENV,
     GAME,
+    call,
     last,
-    launch,
     make_up,
     metrics_of,
     run,
@@ -43,9 +43,9 @@ def made_up(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_a_run_that_crashes_and_is_resumed_equals_one_that_was_left_alone(tmp_path: Path) -> None:
     run(tmp_path / "whole")
     crashed = tmp_path / "crashed"
-    for number, launches in enumerate((3, 5)):
+    for number, calls in enumerate((3, 5)):
         with pytest.raises(MemoryError):
-            run(crashed, stop_after(launches), resume=number > 0)
+            run(crashed, stop_after(calls), resume=number > 0)
     run(crashed, resume=True)
     assert last(crashed) == last(tmp_path / "whole")
     best = [p / "checkpoints" / "best" for p in (crashed, tmp_path / "whole")]
@@ -59,7 +59,7 @@ class SlowestSaver:
 
     def __init__(self, run_dir: Path, *, keep: int, keep_best: bool) -> None:
         self.whole = self.pending = 0
-        self.beside = 0  # launches that began while a write was under way
+        self.beside = 0  # calls that began while a write was under way
 
     def save(self, snap: checkpoint.Snapshot) -> None:
         self.wait()
@@ -82,7 +82,7 @@ class SlowestSaver:
 def test_a_crash_costs_at_most_one_save_interval(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, save_every: int, per_call: int, reached: int
 ) -> None:
-    """At no moment have more launches begun since the last whole checkpoint than `save_every`, however slow the disk is."""
+    """At no moment have more calls begun since the last whole checkpoint than `save_every`, however slow the disk is."""
     options = {"bank_swap_every": 0, "updates": 16 * per_call}
     if reached:
         run(tmp_path, stop_early(reached), **options)
@@ -96,7 +96,7 @@ def test_a_crash_costs_at_most_one_save_interval(
             savers[0].whole = savers[0].pending = int(state.update)
         savers[0].beside += savers[0].pending > savers[0].whole
         at_risk.append((begun - savers[0].whole) / per_call)
-        state, _ = launch(state, env_params)
+        state, _ = call(state, env_params)
         metrics = jax.tree.map(lambda x: jnp.repeat(x, per_call, 0), metrics_of(begun - 1))
         return state.replace(update=jnp.int32(begun)), metrics
 
@@ -106,7 +106,7 @@ def test_a_crash_costs_at_most_one_save_interval(
 
 
 def test_where_a_run_saves_does_not_depend_on_where_it_was_resumed() -> None:
-    """By updates alone, at least every `save_every - 1` launches, and never further apart after the launches change size."""
+    """By updates alone, at least every `save_every - 1` calls, and never further apart after the calls change size."""
     for save_every in (1, 2, 5, 10):
         for per_call in (1, 4):
             interval = max(save_every - 1, 1)
@@ -172,24 +172,26 @@ def test_other_worlds_than_the_run_was_trained_on_are_refused(tmp_path: Path, mo
 # orbax leaves a task behind when writing fails; it has nothing more to do.
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
 def test_a_disk_that_fills_up_ends_the_run_and_older_checkpoints_stay(tmp_path: Path) -> None:
-    place = tmp_path / "disk"
-    place.mkdir()
-    if subprocess.run(["mount", "-t", "tmpfs", "-o", "size=1200k", "none", str(place)], capture_output=True).returncode:
+    disk_dir = tmp_path / "disk"
+    disk_dir.mkdir()
+    if subprocess.run(
+        ["mount", "-t", "tmpfs", "-o", "size=1200k", "none", str(disk_dir)], capture_output=True
+    ).returncode:
         pytest.skip("mounting a small file system is not allowed here")
     try:
         with pytest.raises(CheckpointError, match=r"cannot write .*: No space left on device"):
-            run(place / "run", keep=100, updates=999, save_every=1)
-        reached = checkpoint.read_manifest(place / "run").update
+            run(disk_dir / "run", keep=100, updates=999, save_every=1)
+        reached = checkpoint.read_manifest(disk_dir / "run").update
         assert reached >= 2
-        for old in sorted((place / "run" / "checkpoints").glob("0*"))[:-1]:
+        for old in sorted((disk_dir / "run" / "checkpoints").glob("0*"))[:-1]:
             shutil.rmtree(old)  # somebody makes room
-        run(place / "run", keep=1, updates=999, save_every=1, resume=True, step=stop_early(2))
-        assert checkpoint.read_manifest(place / "run").update == reached + 2
+        run(disk_dir / "run", keep=1, updates=999, save_every=1, resume=True, step=stop_early(2))
+        assert checkpoint.read_manifest(disk_dir / "run").update == reached + 2
     finally:
-        subprocess.run(["umount", "-l", str(place)], check=True)
+        subprocess.run(["umount", "-l", str(disk_dir)], check=True)
 
 
-def test_a_signal_ends_the_run_after_the_launch_with_a_checkpoint(tmp_path: Path) -> None:
+def test_a_signal_ends_the_run_after_the_call_with_a_checkpoint(tmp_path: Path) -> None:
     run(tmp_path, stop_early(5))
     assert checkpoint.read_manifest(tmp_path).update == 5
     run(tmp_path, resume=True)
@@ -197,7 +199,7 @@ def test_a_signal_ends_the_run_after_the_launch_with_a_checkpoint(tmp_path: Path
     assert last(tmp_path) == last(tmp_path.with_name("alone"))
 
 
-def test_rollout_and_update_add_up_to_the_launch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_rollout_and_update_add_up_to_the_call(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(runner, "time_rollout", lambda update, state, env_params: 1e-4)
     run(tmp_path, updates=3, time_parts=True)
     for line in map(json.loads, (tmp_path / "metrics.jsonl").read_text().splitlines()):
@@ -207,7 +209,7 @@ def test_rollout_and_update_add_up_to_the_launch(tmp_path: Path, monkeypatch: py
 
 def test_when_the_guard_gives_up_the_state_is_saved_and_the_report_says_why(tmp_path: Path) -> None:
     def step(state: Any, env_params: Any) -> tuple[Any, Metrics]:
-        state, _ = launch(state, env_params)
+        state, _ = call(state, env_params)
         update = int(state.update)
         failed = jnp.asarray(update >= 5)
         told = state.guard.replace(counts=state.guard.counts * 0 + jnp.arange(CAUSES), failed=failed)
@@ -232,7 +234,7 @@ def test_when_the_guard_gives_up_the_state_is_saved_and_the_report_says_why(tmp_
 
 def test_a_run_that_the_guard_gave_up_on_starts_again_when_resumed(tmp_path: Path) -> None:
     def give_up(state: Any, env_params: Any) -> tuple[Any, Metrics]:
-        state, _ = launch(state, env_params)
+        state, _ = call(state, env_params)
         return state.replace(guard=state.guard.replace(failed=jnp.asarray(True))), metrics_of(1, True, True)
 
     with pytest.raises(RunStopped):
@@ -241,7 +243,7 @@ def test_a_run_that_the_guard_gave_up_on_starts_again_when_resumed(tmp_path: Pat
 
     def watch(state: Any, env_params: Any) -> Any:
         seen.append(bool(state.guard.failed))
-        return launch(state, env_params)
+        return call(state, env_params)
 
     run(tmp_path, watch, resume=True)
     assert seen and not any(seen)

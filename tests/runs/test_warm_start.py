@@ -28,15 +28,15 @@ def run(tmp_path_factory):
         params=jax.tree.map(lambda x: x + 1.0, fresh.params),
         observation_moments=fresh.observation_moments.replace(count=jnp.float32(7.0)),
     )
-    place = tmp_path_factory.mktemp("run")
-    save(place, state, TRAIN, CONFIG)
-    return place, fresh, state
+    run_dir = tmp_path_factory.mktemp("run")
+    save(run_dir, state, TRAIN, CONFIG)
+    return run_dir, fresh, state
 
 
 def test_a_run_begins_with_the_policy_and_its_normaliser_and_nothing_else(run):
-    place, fresh, state = run
+    run_dir, fresh, state = run
     larger = dataclasses.replace(CONFIG, size_x=60, size_y=60)  # another map is no obstacle
-    begun = warm(fresh, load_fitting(place, TRAIN, larger))
+    begun = warm(fresh, load_fitting(run_dir, TRAIN, larger))
     for a, b in zip(jax.tree.leaves(begun.params), jax.tree.leaves(state.params)):
         assert np.array_equal(a, b)
     assert float(begun.observation_moments.count) == 7.0

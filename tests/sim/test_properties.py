@@ -58,7 +58,7 @@ def test_the_dead_do_nothing_get_nothing_and_see_nothing(steps):
         dead = ~case.state.sim.mechs.alive
         before, after = case.state.sim.mechs, state.sim.mechs
         assert not after.alive[dead].any() and not state.sim.tally.took_damage[dead].any()
-        for name in ("position", "velocity", "yaw", "hp", "heat", "fallen", "laser_cooldown", "noise"):
+        for name in ("position", "velocity", "yaw", "hp", "heat", "fallen", "laser_cooldown", "loudness"):
             assert np.array_equal(getattr(after, name)[dead], getattr(before, name)[dead])
         assert not any(getattr(state.sim.tally, name)[dead].any() for name in counts)
         assert not step.reward[dead].any() and step.terminated[dead].all()

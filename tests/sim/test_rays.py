@@ -10,7 +10,7 @@ import pytest
 from echelon_jax.agents.sight import target_sight
 from echelon_jax.config import EnvConfig
 from echelon_jax.env.modern.sight import clear_between
-from echelon_jax.parity.recorded.golden import column_words
+from echelon_jax.parity.recorded.maps import column_words
 from echelon_jax.parity.recorded.queries import REQUIRED_SHARE, check_rays
 from echelon_jax.rules.materials import OPAQUE, SOLID
 from echelon_jax.sim.rays import pair_sight, smoke_clear, walk

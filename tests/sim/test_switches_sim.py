@@ -18,7 +18,7 @@ from echelon_jax.config import EnvConfig
 from echelon_jax.parity.exchange import SlotNoise, to_reference, to_row
 from echelon_jax.parity.fuzzing import fuzz
 from echelon_jax.parity.fuzzing.cases import Case, make_case
-from echelon_jax.parity.recorded.golden import column_words, local_map, telemetry
+from echelon_jax.parity.recorded.maps import column_words, local_map, telemetry
 from echelon_jax.rules import materials as mat
 from echelon_jax.rules.mechs import HEAVY, LIGHT, MECH_CLASSES, MEDIUM, SCOUT, roster
 from echelon_jax.rules.timers import moves
@@ -104,11 +104,11 @@ def case_of(config: EnvConfig, scene: Scene) -> Case:
     m = sim.mechs
     classes = [MECH_CLASSES[c] for c in roster(1).mech_class]
     for name in m.__dataclass_fields__:
-        if name not in ("position", "stamp"):
+        if name not in ("position", "insertion_index"):
             getattr(m, name)[...] = False if getattr(m, name).dtype == bool else 0
     m.hp[:], m.leg_hp[:] = [c.hp for c in classes], [c.leg_hp for c in classes]
     m.stability[:], m.last_painter[:], m.focus[:] = 100.0, -1, -1
-    m.stamp[:] = np.arange(N)
+    m.insertion_index[:] = np.arange(N)
     for i, (x, y, z) in scene.mechs.items():
         m.position[i] = x, y, classes[i].size[2] / 2 if z is None else z
         m.alive[i] = True

@@ -17,7 +17,7 @@ import pytest
 
 from echelon_jax.config import EnvConfig
 from echelon_jax.parity.exchange import row_of, stack
-from echelon_jax.parity.recorded.golden import column_words
+from echelon_jax.parity.recorded.maps import column_words
 from echelon_jax.rules import materials as mat
 from echelon_jax.rules.mechs import PACK_SIZE
 from echelon_jax.rules.weapons import MISSILE
@@ -185,7 +185,7 @@ def test_scout_forward_strafe_and_turn(scenes):
 def test_scout_jets_up(scenes):
     m = mech(scenes, "jets", 20)
     assert m.position == close((26.8600082, 20, 4.6249509), 1e-5) and m.velocity == close((6.86, 0, 6.6696138), 1e-5)
-    assert m.noise == close(9.5678291, 1e-5)
+    assert m.loudness == close(9.5678291, 1e-5)
 
 
 def test_light_falls_and_hovers_just_above_the_floor(scenes):

@@ -48,8 +48,8 @@ def inspect_update(state=None, update=None, params=PARAMS, observation=OBSERVATI
     return {c: NAMES.of(c, int(finding.where[i])) for i, c in enumerate(CAUSES) if finding.causes[i]}, finding
 
 
-def at(shape, place, value, fill=0.0):
-    return jnp.full(shape, fill).at[place].set(value)
+def at(shape, index, value, fill=0.0):
+    return jnp.full(shape, fill).at[index].set(value)
 
 
 NAN = math.nan

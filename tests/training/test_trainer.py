@@ -37,7 +37,7 @@ def trainer():
 
 @pytest.fixture(scope="module")
 def learnt(trainer):
-    """A whole run: the metrics of every launch."""
+    """A whole run: the metrics of every call."""
     state, metrics = trainer.init(KEY, PARAMS), []
     for _ in range(TRAIN.updates // TRAIN.updates_per_call):
         state, m = trainer.run_updates(state, PARAMS)
@@ -84,14 +84,14 @@ def test_the_share_after_death_begins_to_rise_at_its_update(start, ramp, shares)
     np.testing.assert_allclose(found, shares, atol=1e-6)
 
 
-def test_one_trace_serves_every_launch(trainer):
+def test_one_trace_serves_every_call(trainer):
     once = chex.assert_max_traces(lambda state, params: trainer.update(state, params), n=1)
     chex.clear_trace_counter()
-    launch = jax.jit(once)
+    call = jax.jit(once)
     state = jax.eval_shape(trainer.init, KEY, PARAMS)
     # Tracing alone shows it: what an update returns has the shapes and dtypes of what it was given.
     for _ in range(2):
-        state, _ = jax.eval_shape(launch, state, PARAMS)
+        state, _ = jax.eval_shape(call, state, PARAMS)
 
 
 def test_nothing_crosses_to_the_host_inside_a_call(trainer, learnt):
@@ -112,8 +112,8 @@ def test_the_worst_ratios_of_an_update_are_those_of_its_gradient_steps(learnt):
             assert (values == values.astype(int)).all() and values.min() >= 0 and values.max() < size
 
 
-def test_nothing_compiles_after_the_first_launch(trainer, learnt, saved):
-    assert trainer.run_updates._cache_size() == 1  # of all launches of this file: other rewards, restored states
+def test_nothing_compiles_after_the_first_call(trainer, learnt, saved):
+    assert trainer.run_updates._cache_size() == 1  # of all calls of this file: other rewards, restored states
 
 
 def test_the_scale_of_rewards_does_not_matter_once_statistics_have_met_it(trainer):
@@ -129,12 +129,12 @@ def test_the_scale_of_rewards_does_not_matter_once_statistics_have_met_it(traine
 
 @pytest.fixture(scope="module")
 def saved(trainer, tmp_path_factory):
-    """A run saved after its first launch, and the state that it would have reached after the second."""
+    """A run saved after its first call, and the state that it would have reached after the second."""
     run = tmp_path_factory.mktemp("run")
     state, _ = trainer.run_updates(trainer.init(KEY, PARAMS), PARAMS)
-    place = save(run, state, TRAIN, CONFIG, extra={"rules": "original"})
+    run_dir = save(run, state, TRAIN, CONFIG, extra={"rules": "original"})
     copy = jax.tree.map(lambda x: x.copy(), state)
-    return run, place, copy, trainer.run_updates(state, PARAMS)
+    return run, run_dir, copy, trainer.run_updates(state, PARAMS)
 
 
 def template(trainer):
@@ -149,8 +149,8 @@ def test_resumed_equals_uninterrupted_bit_for_bit(trainer, saved):
 
 
 def test_the_loaded_policy_is_the_saved_one(saved):
-    _, place, state, _ = saved
-    policy = load_policy(place)
+    _, run_dir, state, _ = saved
+    policy = load_policy(run_dir)
     assert same(policy.params, state.params) and same(policy.observation_moments, state.observation_moments)
     assert (policy.config, policy.env_config, policy.update) == (TRAIN, CONFIG, TRAIN.updates_per_call)
     assert policy.extra == {"rules": "original"}
@@ -189,11 +189,11 @@ def test_a_missing_checkpoint_is_refused(tmp_path):
 
 
 def test_a_changed_file_is_refused(saved, tmp_path):
-    place = damaged_copy(saved, tmp_path)
-    victim = next(p for p in (place / "policy").rglob("*") if p.is_file() and p.parent.name == "d")
+    run_dir = damaged_copy(saved, tmp_path)
+    victim = next(p for p in (run_dir / "policy").rglob("*") if p.is_file() and p.parent.name == "d")
     victim.write_bytes(victim.read_bytes()[:-1])
     with pytest.raises(CheckpointError, match="is damaged"):
-        load_policy(place)
+        load_policy(run_dir)
 
 
 @pytest.mark.parametrize(
@@ -206,11 +206,11 @@ def test_a_changed_file_is_refused(saved, tmp_path):
     ],
 )
 def test_a_foreign_manifest_is_refused(saved, tmp_path, change, message):
-    place = damaged_copy(saved, tmp_path)
-    manifest = json.loads((place / "manifest.json").read_text())
-    (place / "manifest.json").write_text(json.dumps({**manifest, **change}))
+    run_dir = damaged_copy(saved, tmp_path)
+    manifest = json.loads((run_dir / "manifest.json").read_text())
+    (run_dir / "manifest.json").write_text(json.dumps({**manifest, **change}))
     with pytest.raises(CheckpointError, match=message):
-        load_policy(place)
+        load_policy(run_dir)
 
 
 @pytest.mark.parametrize("text", ["{", "[1]", "{}"])

@@ -7,6 +7,7 @@ It reads the true state, as far as its level knows it. All noise is given. The s
 from __future__ import annotations
 
 import dataclasses
+from typing import ClassVar
 
 import flax.struct
 import jax
@@ -58,6 +59,7 @@ class Skilled:
     """The skilled opponent; its parameters are a `SkillParams`, or an `AgentParams` for the strongest."""
 
     config: EnvConfig
+    params_per_arena: ClassVar[bool] = True
 
     def init(self, params: EnvParams, state: EnvState) -> SkillState:
         """Return the memory of mechs at their positions in `state` that have not acted yet."""

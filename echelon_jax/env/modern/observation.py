@@ -52,8 +52,8 @@ def first_memory(
     if config.observation_mode == "full":
         return ObservationMemory(turn=turn, age=None, last_seen=None)
     seen = jnp.zeros((arenas, n, n), bool) if known is None else known
-    place = jnp.where(seen[..., None], position[:, None, :, :], 0.0)
-    return ObservationMemory(turn=turn, age=jnp.where(seen, 0, -1).astype(jnp.int32), last_seen=place)
+    last_seen = jnp.where(seen[..., None], position[:, None, :, :], 0.0)
+    return ObservationMemory(turn=turn, age=jnp.where(seen, 0, -1).astype(jnp.int32), last_seen=last_seen)
 
 
 def older(
@@ -68,12 +68,12 @@ def older(
 def _refreshed(
     memory: ObservationMemory, visible: Bool[Array, "arenas mechs mechs"], position: Float32[Array, "arenas mechs 3"]
 ) -> ObservationMemory:
-    """The memory with those seen now at their place, of age 0."""
+    """The memory with those seen now where they are, of age 0."""
     if memory.age is None or memory.last_seen is None:
         return memory
     age = jnp.where(visible, 0, memory.age)
-    place = jnp.where(visible[..., None], position[:, None, :, :], memory.last_seen)
-    return memory.replace(age=age, last_seen=place)  # type: ignore[attr-defined]
+    last_seen = jnp.where(visible[..., None], position[:, None, :, :], memory.last_seen)
+    return memory.replace(age=age, last_seen=last_seen)  # type: ignore[attr-defined]
 
 
 def sound(
@@ -90,15 +90,15 @@ def sound(
     mechs = state.sim.mechs
     team = roster(config.num_packs).team
     dx, dy, dz = offsets(mechs.position, mechs.position)
-    loudness = mechs.noise[:, None, :] / (1.0 + (dx * dx + dy * dy + dz * dz))
-    loudness = jnp.where(heard, jnp.where(clear, loudness, loudness * SOUND_THROUGH_COVER), 0.0)
+    received = mechs.loudness[:, None, :] / (1.0 + (dx * dx + dy * dy + dz * dz))
+    received = jnp.where(heard, jnp.where(clear, received, received * SOUND_THROUGH_COVER), 0.0)
     ahead, left = frame.turn(dx, dy)
     hostile = jnp.asarray((team[:, None] != team[None, :]).astype(np.int32))
-    place = hostile * 4 + jnp.where(ahead >= 0, 0, 2) + jnp.where(left >= 0, 0, 1)
+    last_seen = hostile * 4 + jnp.where(ahead >= 0, 0, 2) + jnp.where(left >= 0, 0, 1)
     total = jnp.zeros((*heard.shape[:2], 8), jnp.float32)
     for other in range(heard.shape[2]):
-        here = place[..., other, None] == jnp.arange(8, dtype=jnp.int32)
-        total = total + jnp.where(here, loudness[..., other, None], 0.0)
+        here = last_seen[..., other, None] == jnp.arange(8, dtype=jnp.int32)
+        total = total + jnp.where(here, received[..., other, None], 0.0)
     return total / (1.0 + total)
 
 
@@ -285,7 +285,7 @@ def observe(
         around.rows,
         shots,
         slots_modern.clouds(config, rules, state, frame),
-        sound(config, state, frame, candidates & (mechs.noise > 0)[:, None, :], clear | (candidates & ~near)),
+        sound(config, state, frame, candidates & (mechs.loudness > 0)[:, None, :], clear | (candidates & ~near)),
         messages(config, state),
         teams(config, rules, state, zone),
     ]

@@ -65,8 +65,8 @@ def sound(
     """
     mechs = state.sim.mechs
     dx, dy, dz = (mechs.position[:, None, :, axis] - mechs.position[:, :, None, axis] for axis in range(3))
-    loudness = mechs.noise[:, None, :] / (1.0 + (dx * dx + dy * dy + dz * dz))
-    loudness = jnp.where(heard, jnp.where(clear, loudness, loudness * SOUND_THROUGH_COVER), 0.0)
+    received = mechs.loudness[:, None, :] / (1.0 + (dx * dx + dy * dy + dz * dz))
+    received = jnp.where(heard, jnp.where(clear, received, received * SOUND_THROUGH_COVER), 0.0)
     dx = jnp.where((dx == 0) & (dy == 0), 1.0, dx)  # a mech straight above is heard along +x, as atan2(0, 0) = 0 has it
     ahead = dx * cosine[..., None] + dy * sine[..., None]
     left = dy * cosine[..., None] - dx * sine[..., None]
@@ -76,7 +76,7 @@ def sound(
     total = jnp.zeros((*heard.shape[:2], 4), jnp.float32)
     for other in range(heard.shape[2]):
         here = quadrant[..., other, None] == jnp.arange(4)
-        total = total + jnp.where(here, loudness[..., other, None], 0.0)
+        total = total + jnp.where(here, received[..., other, None], 0.0)
     return jnp.log1p(total) / SOUND_SCALE
 
 
@@ -195,7 +195,7 @@ def observe(config: EnvConfig, rules: SimRules, state: EnvState, widths: LoopWid
 
     others = contacts.candidates(config, state)
     smoke = smoke_clear_between(state)
-    heard = others & (mechs.noise > 0)[:, None, :]
+    heard = others & (mechs.loudness > 0)[:, None, :]
     threat = others & enemy & (distance <= TARGETED_RANGE)
     visible = others
     asks = heard

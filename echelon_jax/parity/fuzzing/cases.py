@@ -16,11 +16,12 @@ import jax.numpy as jnp
 import numpy as np
 
 from echelon_jax.config import EnvConfig
-from echelon_jax.env.environment import Maps, fresh_state
+from echelon_jax.env.beginning import Maps, fresh_state
 from echelon_jax.env.interfaces import action_layout
 from echelon_jax.env.state import EnvState, ObservationMemory
-from echelon_jax.parity.exchange import most, row_of
-from echelon_jax.parity.recorded.golden import column_words, local_map, telemetry
+from echelon_jax.parity.exchange import row_of
+from echelon_jax.parity.recorded.maps import column_words, local_map, telemetry
+from echelon_jax.parity.timers import most
 from echelon_jax.rules import materials as mat
 from echelon_jax.rules.mechs import HEAVY, MECH_CLASSES, SCOUT, roster
 from echelon_jax.rules.timers import decrements, moves
@@ -71,8 +72,8 @@ def _blank(config: EnvConfig) -> tuple[EnvState, Noise]:
     maps = Maps(**{name: jnp.zeros((1, size), kind) for name, (size, kind) in shapes.items()})
     zeros = jnp.zeros((1, n))
     unseen = jnp.full((1, n, 5), -1, jnp.int32)
-    places = jnp.zeros((1, 3)), jnp.zeros((1, n, 3)), zeros, jnp.zeros(1, jnp.int32), unseen
-    state = fresh_state(config, sim_rules(config), maps, *places)
+    spawns = jnp.zeros((1, 3)), jnp.zeros((1, n, 3)), zeros, jnp.zeros(1, jnp.int32), unseen
+    state = fresh_state(config, sim_rules(config), maps, *spawns)
     return row_of(state, 0), row_of(sample_noise(config, jax.random.split(jax.random.key(0), 1)), 0)
 
 
@@ -179,14 +180,14 @@ def _mechs(config: EnvConfig, rng: np.random.Generator) -> Mechs:
         leg_hp=leg_hp.astype(np.float32),
         heat=heat.astype(np.float32),
         stability=stability.astype(np.float32),
-        noise=(rng.uniform(0, 25, n) * (rng.random(n) < 0.7)).astype(np.float32),
+        loudness=(rng.uniform(0, 25, n) * (rng.random(n) < 0.7)).astype(np.float32),
         alive=alive,
         tube_was_smoke=smoke,
         last_painter=painter.astype(np.int32),
         focus=np.full(n, -1, np.int32),
         ecm_on=ecm,
         eccm_on=scout & ~ecm & (rng.random(n) < 0.5),
-        stamp=rng.permutation(n).astype(np.int32),
+        insertion_index=rng.permutation(n).astype(np.int32),
         **timers,
     )
 
@@ -328,9 +329,9 @@ def _memory(config: EnvConfig, rng: np.random.Generator, mechs: Mechs) -> Observ
     np.fill_diagonal(seen, False)
     age = np.where(seen, rng.integers(0, 60, (n, n)), -1).astype(np.int32)
     size = [config.size_x, config.size_y, config.size_z]
-    place = mechs.position[None] + rng.normal(size=(n, n, 3)) * rng.choice([0.5, 8.0])
-    place = np.where(seen[..., None], np.clip(place, 0.5, np.array(size) - 0.5), 0.0).astype(np.float32)
-    return _changed(blank, turn=turn, age=age, last_seen=place)  # type: ignore[no-any-return]
+    position = mechs.position[None] + rng.normal(size=(n, n, 3)) * rng.choice([0.5, 8.0])
+    position = np.where(seen[..., None], np.clip(position, 0.5, np.array(size) - 0.5), 0.0).astype(np.float32)
+    return _changed(blank, turn=turn, age=age, last_seen=position)  # type: ignore[no-any-return]
 
 
 def _actions(config: EnvConfig, rng: np.random.Generator) -> np.ndarray:

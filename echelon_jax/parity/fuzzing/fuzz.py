@@ -19,13 +19,14 @@ import numpy as np
 from echelon_jax.config import EnvConfig
 from echelon_jax.env.environment import Echelon
 from echelon_jax.env.state import REASONS, STATISTICS, WINNERS, EnvParams, EnvState, Step
-from echelon_jax.parity.exchange import OutsideTheRulesError, row_of, stack
+from echelon_jax.parity.exchange import row_of, stack
 from echelon_jax.parity.fuzzing.cases import Case, make_case
 from echelon_jax.parity.fuzzing.recording import Expected, play_reference
 from echelon_jax.parity.recorded.compare import OBSERVATION_TOLERANCE, Agreement, compare, near, same
 from echelon_jax.parity.recorded.event_counts import EventCount, count_events
 from echelon_jax.parity.recorded.teacher_forced import FieldCount, Stepper
 from echelon_jax.parity.sight import look_in_float32, sight_entries_follow
+from echelon_jax.parity.timers import OutsideTheRulesError
 from echelon_jax.rules.mechs import TEAM_NAMES
 from echelon_jax.sim.rules import sim_rules
 from echelon_jax.sim.widths import LoopWidths

@@ -25,7 +25,7 @@ def shape(preset: str, mode: str, packs: int) -> EnvConfig:
     if preset == "original":
         return EnvConfig.original(**size)
     kind = "modern" if preset == "revised" else "original"
-    return EnvConfig.revised(**size, observation=kind, actions=kind, reward=kind)
+    return EnvConfig.revised(**size, comm_dim=8, observation=kind, actions=kind, reward=kind)
 
 
 def shapes() -> dict[str, EnvConfig]:

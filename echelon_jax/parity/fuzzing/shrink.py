@@ -14,7 +14,7 @@ import numpy as np
 from echelon_jax.config import EnvConfig
 from echelon_jax.parity.fuzzing.cases import Case, make_case
 from echelon_jax.parity.fuzzing.fuzz import WIDTH, agreeing, explanation, fields_of
-from echelon_jax.parity.recorded.golden import column_words
+from echelon_jax.parity.recorded.maps import column_words
 from echelon_jax.parity.recorded.teacher_forced import Stepper
 from echelon_jax.rules.materials import AIR, COLLIDES, OPAQUE
 

@@ -124,7 +124,7 @@ def _mech_fields(episode: Episode, before: np.ndarray, state: EnvState) -> dict[
         "leg_hp": near(mechs.leg_hp, data["leg_hp"][after], 2),
         "heat": near(mechs.heat, data["heat"][after], 2),
         "stability": near(mechs.stability, data["stability"][after], 2),
-        "noise_level": near(mechs.noise, data["noise_level"][after], 2),
+        "noise_level": near(mechs.loudness, data["noise_level"][after], 2),
         "took_damage": near(tally.took_damage, data["took_damage"][after], 2),
         "dealt_damage": near(tally.dealt_damage, data["dealt_damage"][after], 2),
         "last_damage_dir": near(
@@ -149,12 +149,12 @@ def _mech_fields(episode: Episode, before: np.ndarray, state: EnvState) -> dict[
 
 
 def _grid_rank(episode: Episode, after: np.ndarray, state: EnvState) -> Agreement:
-    """Rank of each living mech among the living of its 10 x 10 cell, by stamp; -1 for the dead."""
+    """Rank of each living mech among the living of its 10 x 10 cell, by insertion index; -1 for the dead."""
     mechs = state.sim.mechs
     cell = np.trunc(np.asarray(mechs.position)[..., :2] / k.GRID_CELL).astype(int)
-    stamp, alive = np.asarray(mechs.stamp), np.asarray(mechs.alive)
+    index, alive = np.asarray(mechs.insertion_index), np.asarray(mechs.alive)
     together = (cell[:, :, None] == cell[:, None, :]).all(-1) & alive[:, None, :]
-    rank = (together & (stamp[:, None, :] < stamp[:, :, None])).sum(-1)
+    rank = (together & (index[:, None, :] < index[:, :, None])).sum(-1)
     return same(np.where(alive, rank, -1), episode.data["grid_rank"][after], 2)
 
 
@@ -291,9 +291,9 @@ def _clouds_agree(episode: Episode, t: int, state: EnvState, b: int) -> tuple[bo
         return False, False, 0.0
     largest = 0.0
     for row, left in zip(rows, life, strict=True):
-        place = row[golden.CLOUD_POSITION : golden.CLOUD_POSITION + 3]
+        centre = row[golden.CLOUD_POSITION : golden.CLOUD_POSITION + 3]
         match = [i for i in ours if np.asarray(state.sim.smoke.life)[b, i] == left]
-        gaps = [float(np.abs(np.asarray(state.sim.smoke.position)[b, i] - place).max()) for i in match]
+        gaps = [float(np.abs(np.asarray(state.sim.smoke.position)[b, i] - centre).max()) for i in match]
         if not gaps or min(gaps) > FLOAT_TOLERANCE:
             return False, False, min(gaps, default=0.0)
         ours.remove(match[int(np.argmin(gaps))])

@@ -17,7 +17,8 @@ import numpy as np
 
 from echelon_jax.config import EnvConfig
 from echelon_jax.env.state import STATISTICS, ArenaMap, EnvState
-from echelon_jax.rules.materials import COLLIDES, OPAQUE, SOLID, SOLID_DEBRIS
+from echelon_jax.parity.recorded.maps import column_words, local_map, telemetry
+from echelon_jax.rules.materials import COLLIDES, OPAQUE
 from echelon_jax.rules.mechs import MECH_CLASSES, PACK_SIZE, roster
 from echelon_jax.rules.weapons import MISSILE, SMOKE
 from echelon_jax.sim.noise import Noise
@@ -28,7 +29,6 @@ from echelon_jax.sim.state import Grid, Mechs, Projectiles, SimState, Smoke, Tal
 SHOT_T, SHOT_UID, SHOT_SHOOTER, SHOT_TARGET, SHOT_WEAPON = 0, 1, 2, 3, 4
 SHOT_POSITION, SHOT_VELOCITY, SHOT_AGE = 5, 8, 11
 CLOUD_T, CLOUD_POSITION, CLOUD_RADIUS, CLOUD_LIFE = 0, 1, 4, 5
-TELEMETRY_BINS = 16
 # A draw that the recording lacks must change nothing by itself: no interception, a hit on the body.
 NO_INTERCEPTION, BODY_HIT = 1.0, 0.5
 
@@ -150,36 +150,6 @@ def counters(seconds: np.ndarray, dt: float) -> np.ndarray:
     return count
 
 
-def column_words(material: np.ndarray, table: np.ndarray, config: EnvConfig) -> np.ndarray:
-    """[rows, columns] uint32 with bit z set where `table` holds for the voxel at level z."""
-    flags = table[material.reshape(len(material), config.size_z, -1)]
-    bits = np.uint32(1) << np.arange(config.size_z, dtype=np.uint32)
-    return (flags * bits[None, :, None]).sum(1, dtype=np.uint32)
-
-
-def local_map(material: np.ndarray, config: EnvConfig) -> np.ndarray:
-    """[columns] uint8: 1 where the observation's local map reads blocked, from one grid.
-
-    Source: docs/spec/environment.md 2.8.
-    """
-    levels = min(max(1, config.clearance_z), config.size_z)
-    walls: np.ndarray = np.isin(material.reshape(config.size_z, -1)[:levels], (SOLID, SOLID_DEBRIS)).max(0)
-    return walls.astype(np.uint8)
-
-
-def telemetry(material: np.ndarray, config: EnvConfig) -> np.ndarray:
-    """[256] uint8: the 16 x 16 map of blocks that hold a wall at any height, from one grid.
-
-    Source: docs/spec/environment.md 2.9.
-    """
-    walls: np.ndarray = np.isin(
-        material.reshape(config.size_z, config.size_y, config.size_x), (SOLID, SOLID_DEBRIS)
-    ).max(0)
-    rows, columns = ([k * size // TELEMETRY_BINS for k in range(TELEMETRY_BINS)] for size in walls.shape)
-    bins = np.maximum.reduceat(np.maximum.reduceat(walls, rows, 0), columns, 1)
-    return np.asarray(bins.reshape(-1), np.uint8)
-
-
 def shots_at(episode: Episode, t: int) -> np.ndarray:
     """Rows of the projectile table in flight after step t, in processing order."""
     table = episode.data["projectiles"]
@@ -203,8 +173,8 @@ def shot_slots(episode: Episode, t: int) -> list[int]:
     result = []
     for row in shots_at(episode, t):
         launcher = TUBE if int(row[SHOT_WEAPON]) in (MISSILE, SMOKE) else BARREL
-        places = np.flatnonzero((table.mech == int(row[SHOT_SHOOTER])) & (table.launcher == launcher))
-        free = [int(s) for s in places if int(s) not in taken]
+        own_slots = np.flatnonzero((table.mech == int(row[SHOT_SHOOTER])) & (table.launcher == launcher))
+        free = [int(s) for s in own_slots if int(s) not in taken]
         if not free:
             raise ValueError(f"{episode.name} row {t}: mech {int(row[SHOT_SHOOTER])} has too many shots in flight")
         taken.add(free[0])
@@ -218,8 +188,8 @@ def _projectiles(episode: Episode, ts: Sequence[int]) -> Projectiles:
     weapon, target, age = np.zeros(shape, np.int32), np.full(shape, -1, np.int32), np.zeros(shape, np.int32)
     position, velocity = np.zeros((*shape, 3), np.float32), np.zeros((*shape, 3), np.float32)
     for b, t in enumerate(ts):
-        for place, (slot, row) in enumerate(zip(shot_slots(episode, t), shots_at(episode, t), strict=True)):
-            alive[b, slot], order[b, slot] = True, place
+        for number, (slot, row) in enumerate(zip(shot_slots(episode, t), shots_at(episode, t), strict=True)):
+            alive[b, slot], order[b, slot] = True, number
             weapon[b, slot], target[b, slot] = row[SHOT_WEAPON], row[SHOT_TARGET]
             position[b, slot] = row[SHOT_POSITION : SHOT_POSITION + 3]
             velocity[b, slot] = row[SHOT_VELOCITY : SHOT_VELOCITY + 3]
@@ -267,7 +237,7 @@ def _mechs(episode: Episode, ts: Sequence[int]) -> Mechs:
         leg_hp=real("leg_hp"),
         heat=real("heat"),
         stability=real("stability"),
-        noise=real("noise_level"),
+        loudness=real("noise_level"),
         alive=flag("alive"),
         fallen=timer("fallen_time"),
         suppressed=timer("suppressed_time"),
@@ -282,7 +252,7 @@ def _mechs(episode: Episode, ts: Sequence[int]) -> Mechs:
         focus=index("focus_target"),
         ecm_on=flag("ecm_on"),
         eccm_on=flag("eccm_on"),
-        stamp=jnp.maximum(index("grid_rank"), 0),
+        insertion_index=jnp.maximum(index("grid_rank"), 0),
     )
 
 
@@ -343,7 +313,7 @@ def env_states(episode: Episode, ts: Sequence[int]) -> EnvState:
                 opaque=jnp.asarray(column_words(material, OPAQUE, config)),
             ),
             tick=jnp.asarray(episode.data["tick"][rows].astype(np.int32)),
-            next_stamp=jnp.full(arenas, config.num_mechs, jnp.int32),
+            next_insertion_index=jnp.full(arenas, config.num_mechs, jnp.int32),
             lost_shots=zeros,
             lost_clouds=zeros,
         ),

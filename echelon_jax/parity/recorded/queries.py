@@ -11,7 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from echelon_jax.config import EnvConfig
-from echelon_jax.parity.recorded.golden import column_words
+from echelon_jax.parity.recorded.maps import column_words
 from echelon_jax.rules.materials import COLLIDES, OPAQUE
 from echelon_jax.sim.grid import levels_hit, levels_under
 from echelon_jax.sim.rays import sight, walk

@@ -104,8 +104,8 @@ def bin_of(world: VoxelWorld, pos: Vec) -> int:
 def marked_bins(bins: Iterable[int]) -> list[float]:
     """1 in the bins given."""
     plane = [0.0] * MAP_SIDE**2
-    for place in bins:
-        plane[place] = 1.0
+    for cell in bins:
+        plane[cell] = 1.0
     return plane
 
 
@@ -135,9 +135,9 @@ def team_planes(world: VoxelWorld, zone: Zone, mechs: Sequence[Mech]) -> list[li
     for row in range(MAP_SIDE):
         for column in range(MAP_SIDE):
             gaps = []
-            for axis, place, centre in ((0, column, zone.x), (1, row, zone.y)):
+            for axis, cell, centre in ((0, column, zone.x), (1, row, zone.y)):
                 size = world.size[axis] / MAP_SIDE
-                gaps.append(max(place * size - centre, centre - (place + 1) * size, 0.0))
+                gaps.append(max(cell * size - centre, centre - (cell + 1) * size, 0.0))
             touched.append(float(gaps[0] ** 2 + gaps[1] ** 2 < zone.radius**2))
     common = share_plane(walls) + share_plane(lava) + touched
     both = []

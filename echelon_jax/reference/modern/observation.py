@@ -6,7 +6,6 @@ partial mode a slot shows where the mech was last seen, which `ObservationMemory
 
 from __future__ import annotations
 
-import dataclasses
 import math
 from collections.abc import Sequence
 
@@ -23,9 +22,11 @@ from echelon_jax.reference.modern.maps import (
     marks_around,
     team_planes,
 )
+from echelon_jax.reference.modern.memory import ObservationMemory
+from echelon_jax.reference.modern.slots import CLOUDS, PLACED, SEEN, SHOT_KINDS, SHOTS, clouds, shots, slot
+from echelon_jax.reference.modern.view import SIGHT_RANGE, SPEED, TINY, Frame, View, direction, part, share
 from echelon_jax.reference.observation import (
     MUFFLED,
-    RADAR_RANGE,
     SLOTS,
     Scene,
     SightCache,
@@ -35,114 +36,29 @@ from echelon_jax.reference.observation import (
     visible,
 )
 from echelon_jax.reference.rewards import tonnage_in_zone, zone_tick
-from echelon_jax.reference.state import Mech, Projectile
-from echelon_jax.reference.vec import Vec, clip, distance, wrap_angle
+from echelon_jax.reference.state import Mech
+from echelon_jax.reference.vec import clip, distance
 from echelon_jax.reference.world import VoxelWorld
 from echelon_jax.rules import constants as c
 from echelon_jax.rules import materials as m
-from echelon_jax.rules.mechs import MECH_CLASSES, PACK_SIZE
-from echelon_jax.rules.timers import decrements
+from echelon_jax.rules.mechs import PACK_SIZE
 from echelon_jax.rules.weapons import (
-    BALLISTIC,
-    MAX_AIMED_RANGE,
     MISSILE,
-    PROJECTILES,
-    SEEKING,
     SMOKE,
-    TOP_SHOT_SPEED,
-    TRIGGERS,
     WEAPONS,
     Timer,
     timed_weapon,
 )
 
-SIGHT_RANGE = MAX_AIMED_RANGE  # voxels up to which sight is looked at for its own sake
 AIRBORNE = 0.25  # voxels over the ground
-SHOTS, CLOUDS = 4, 2  # most urgent shots and nearest clouds shown
-SHOT_KINDS = PROJECTILES
-RECEDES, HARMLESS, HOMES = 100.0, 200.0, -1000.0  # what makes a shot less or more urgent than its distance
-NEAR = 8.0  # voxels at which nearness is a half
-SPEED, SHOT_SPEED, AGE = 10.0, TOP_SHOT_SPEED, 10.0  # voxels/s, voxels/s, s
-TINY = 1e-6
 DEEDS = ("laser_hit", "missile_launch", "kinetic_fire", "smoke_launch", "paint")  # what a mech is told that it did
-
-PLACED, SEEN, SHOT, CLOUD = 14, 17, 10 + len(SHOT_KINDS), 6  # entries of a slot
-
-
-@dataclasses.dataclass
-class ObservationMemory:
-    """The memory of the observation: each mech's last turn, and in partial mode where it last saw the others.
-
-    Attributes:
-        turn: radians to the left during the last decision, per mech.
-        age: [viewer][other] decisions since it was seen, -1 never; None in full mode.
-        last_seen: [viewer][other] where that was; None in full mode.
-    """
-
-    turn: list[float]
-    age: list[list[int]] | None = None
-    last_seen: list[list[Vec]] | None = None
-
-    @classmethod
-    def fresh(cls, config: EnvConfig) -> ObservationMemory:
-        """Return a memory in which nobody has seen anybody."""
-        n = config.num_mechs
-        if config.observation_mode == "full":
-            return cls([0.0] * n)
-        return cls([0.0] * n, [[-1] * n for _ in range(n)], [[(0.0, 0.0, 0.0)] * n for _ in range(n)])
-
-    def older(self, yaw_before: Sequence[float], mechs: Sequence[Mech]) -> None:
-        """Make the memory one decision older."""
-        self.turn = [wrap_angle(mech.yaw - before) for before, mech in zip(yaw_before, mechs, strict=True)]
-        if self.age is not None:
-            self.age = [[age + 1 if age >= 0 else -1 for age in row] for row in self.age]
-
-    def refresh(self, viewer: Mech, other: Mech) -> None:
-        """Note that the viewer sees the other now."""
-        if self.age is not None and self.last_seen is not None:
-            self.age[viewer.index][other.index] = 0
-            self.last_seen[viewer.index][other.index] = other.pos
-
-
-class Frame:
-    """The axes of a mech."""
-
-    def __init__(self, mech: Mech) -> None:
-        self.cos, self.sin = math.cos(mech.yaw), math.sin(mech.yaw)
-
-    def turn(self, x: float, y: float) -> tuple[float, float]:
-        """Parts forward and to the left of a vector of the map."""
-        return x * self.cos + y * self.sin, y * self.cos - x * self.sin
-
-
-def direction(x: float, y: float, length: float) -> tuple[float, float]:
-    """Cosine and sine of a bearing; straight above counts as straight ahead."""
-    return (x / length, y / length) if length > TINY else (1.0, 0.0)
-
-
-def share(seconds: float, duration: float, dt: float) -> float:
-    """The share that is left of a timer that was set to `duration`: whole substeps over whole substeps."""
-    return decrements(seconds, dt) / max(decrements(duration, dt), 1)
-
-
-def _part(value: float, full: float) -> float:
-    return value / max(1.0, full)
 
 
 # ---- one pass over all viewers --------------------------------------------------------------------------------------
 
 
-@dataclasses.dataclass
-class View:
-    """One mech's view of the others: who is seen now, and to whom the line of sight is clear within `SIGHT_RANGE`."""
-
-    seen: set[int]
-    clear: set[int]
-    quality: tuple[float, float, float]
-
-
 def observe_modern(
-    scene: Scene, memory: ObservationMemory, deeds: Sequence[set[str]]
+    scene: Scene, memory: ObservationMemory, deeds: Sequence[set[str]], points_at_contacts: bool
 ) -> tuple[np.ndarray, list[list[int]], list[int]]:
     """Observations float32 [N, O], contact slots (-1 but for the original's actions), viewers with a non-finite entry.
 
@@ -150,6 +66,7 @@ def observe_modern(
 
     Args:
         deeds: which of `DEEDS` each mech did during the last decision.
+        points_at_contacts: whether the actions choose among contact slots, as the original's do.
     """
     config, battle = scene.config, scene.battle
     mechs = battle.mechs
@@ -175,7 +92,7 @@ def observe_modern(
         low, high = vector_bounds(config)
         row = np.clip(row, low, high)
         rows[viewer.index] = np.concatenate([row, np.array(planes + shared[viewer.team], np.float32)])
-        if config.actions == "original":
+        if points_at_contacts:
             chosen = choose_contacts(scene, viewer, view.quality[0], sight)
             slots[viewer.index] = ([other.index for other in chosen] + [-1] * SLOTS)[:SLOTS]
     return rows, slots, bad
@@ -211,17 +128,17 @@ def one_view(
     marks: tuple[list[tuple[float, float]], list[tuple[float, float]]] = ([], [])
     bins = []
     for other in others:
-        place, age = other.pos, 0
+        position, age = other.pos, 0
         known = other.index in view.seen
         if memory.age is not None and memory.last_seen is not None:
             age = memory.age[viewer.index][other.index]
-            place, known = memory.last_seen[viewer.index][other.index], age >= 0 and other.alive
-        vector += slot(scene, viewer, view, frame, other, place, age) if known else [0.0] * (PLACED + SEEN)
+            position, known = memory.last_seen[viewer.index][other.index], age >= 0 and other.alive
+        vector += slot(scene, viewer, view, frame, other, position, age) if known else [0.0] * (PLACED + SEEN)
         if known:
             hostile = other.team != viewer.team
-            marks[hostile].append(frame.turn(place[0] - viewer.pos[0], place[1] - viewer.pos[1]))
+            marks[hostile].append(frame.turn(position[0] - viewer.pos[0], position[1] - viewer.pos[1]))
             if hostile:
-                bins.append(bin_of(battle.world, place))
+                bins.append(bin_of(battle.world, position))
     vector += shots(scene, viewer, view, frame)
     vector += clouds(scene, viewer, frame)
     vector += sound(scene, viewer, view, frame)
@@ -270,9 +187,9 @@ def itself(
     return [
         1.0,  # alive
         *(float(viewer.pack_row == row) for row in range(PACK_SIZE)),
-        clip(_part(viewer.hp, spec.hp), 0.0, 1.0),
-        clip(_part(viewer.leg_hp, spec.leg_hp), 0.0, 1.0),
-        clip(_part(viewer.heat, spec.heat_cap), 0.0, 2.0),
+        clip(part(viewer.hp, spec.hp), 0.0, 1.0),
+        clip(part(viewer.leg_hp, spec.leg_hp), 0.0, 1.0),
+        clip(part(viewer.heat, spec.heat_cap), 0.0, 2.0),
         viewer.stability / c.MAX_STABILITY,
         float(viewer.fallen),
         share(viewer.fallen_time, c.FALLEN_DURATION, dt),
@@ -304,7 +221,7 @@ def itself(
         float(viewer.ecm_on and not viewer.shutdown),
         float(viewer.eccm_on and not viewer.shutdown),
         float(viewer.was_hit),
-        clip(_part(viewer.took_damage, spec.hp), 0.0, 1.0),
+        clip(part(viewer.took_damage, spec.hp), 0.0, 1.0),
         blow_ahead,
         blow_left,
         blow[2],
@@ -320,140 +237,6 @@ def itself(
         zone.radius / 12.0,
         float(zone.holds(viewer)),
     ]
-
-
-# ---- slots ----------------------------------------------------------------------------------------------------------
-
-
-def painted_by(scene: Scene, target: Mech, viewer: Mech) -> bool:
-    """Whether a mech of the viewer's pack has painted the target."""
-    if target.painted_remaining <= 0 or target.last_painter is None:
-        return False
-    return scene.battle.mechs[target.last_painter].same_pack(viewer)
-
-
-def reaches(shooter: Mech, away: float, bearing: float, clear: bool, locked: bool) -> bool:
-    """Whether a fitted weapon of a mech has its target in range, arc and sight (docs/spec/rules.md 5.7 to 5.10).
-
-    Args:
-        bearing: cosine of the target's bearing.
-        locked: the target is painted by the shooter's pack.
-    """
-
-    def fitted(weapon: int) -> bool:
-        return shooter.class_id in TRIGGERS[weapon]
-
-    def in_arc(weapon: int) -> bool:
-        return bearing >= math.cos(math.radians(WEAPONS[weapon].arc_deg / 2))
-
-    for weapon in SEEKING:
-        if fitted(weapon) and clear and away <= WEAPONS[weapon].range and in_arc(weapon):
-            return True
-    for weapon in BALLISTIC:
-        in_cone = away < WEAPONS[weapon].range and bearing > math.cos(c.KINETIC_CONE)
-        if fitted(weapon) and clear and not shooter.fallen and in_cone:
-            return True
-    lock = (clear and away <= c.ONBOARD_LOCK_RANGE) or (locked and away <= WEAPONS[MISSILE].range)
-    return fitted(MISSILE) and lock and in_arc(MISSILE)
-
-
-def _offset(scene: Scene, viewer: Mech, frame: Frame, place: Vec) -> tuple[Vec, list[float]]:
-    """The offset of a place on the map's axes, and its first entries: forward, left, up, nearness."""
-    dx, dy, dz = (a - b for a, b in zip(place, viewer.pos, strict=True))
-    forward, left = frame.turn(dx, dy)
-    along = math.hypot(scene.config.size_x, scene.config.size_y)
-    away = math.sqrt(dx * dx + dy * dy + dz * dz)
-    return (dx, dy, dz), [forward / along, left / along, dz / scene.battle.world.size[2], NEAR / (NEAR + away)]
-
-
-def slot(scene: Scene, viewer: Mech, view: View, frame: Frame, other: Mech, place: Vec, age: int) -> list[float]:
-    """The slot of one other mech that is known to be at `place`, seen `age` decisions ago."""
-    (dx, dy, dz), entries = _offset(scene, viewer, frame, place)
-    level = math.hypot(dx, dy)
-    away = math.sqrt(level * level + dz * dz)
-    bearing, side = direction(*frame.turn(dx, dy), level)
-    shown = [
-        1.0,
-        age * scene.config.decision_seconds / AGE,
-        *entries,
-        bearing,
-        side,
-        dz / max(away, TINY),
-        *(float(other.class_id == k) for k in range(len(MECH_CLASSES))),
-        float(viewer.focus_target == other.index),
-    ]
-    assert len(shown) == PLACED
-    if other.index not in view.seen:
-        return shown + [0.0] * SEEN
-    facing = math.cos(other.yaw), math.sin(other.yaw)
-    aim, _ = direction(-(dx * facing[0] + dy * facing[1]), 0.0, level)
-    ahead, left = frame.turn(other.vel[0], other.vel[1])
-    clear, hostile = other.index in view.clear, other.team != viewer.team
-    ours = painted_by(scene, other, viewer)
-    aims = hostile and not other.shutdown and reaches(other, away, aim, clear, painted_by(scene, viewer, other))
-    reached = hostile and not viewer.shutdown and reaches(viewer, away, bearing, clear, ours)
-    return [
-        *shown,
-        *frame.turn(*facing),
-        aim,
-        ahead / SPEED,
-        left / SPEED,
-        other.vel[2] / SPEED,
-        clip(_part(other.hp, other.spec.hp), 0.0, 1.0),
-        clip(_part(other.heat, other.spec.heat_cap), 0.0, 2.0),
-        other.stability / c.MAX_STABILITY,
-        float(other.fallen),
-        float(other.legged),
-        float(other.shutdown),
-        float(ours),
-        float(aims),
-        float(reached),
-        float(clear),
-        float(scene.zone.holds(other)),
-    ]
-
-
-def shots(scene: Scene, viewer: Mech, view: View, frame: Frame) -> list[float]:
-    """The most urgent projectiles: those that home on the mech, then the near ones that come nearer; smoke last."""
-    battle = scene.battle
-
-    def homes(shot: Projectile) -> bool:
-        return shot.weapon == MISSILE and shot.target == viewer.index
-
-    def urgency(shot: Projectile) -> float:
-        offset = [a - b for a, b in zip(shot.pos, viewer.pos, strict=True)]
-        recedes = sum(d * v for d, v in zip(offset, shot.vel, strict=True)) >= 0
-        key = math.hypot(*offset) + (RECEDES if recedes else 0.0)
-        return key + (HARMLESS if shot.weapon == SMOKE else 0.0) + (HOMES if homes(shot) else 0.0)
-
-    radar = RADAR_RANGE * view.quality[0] if scene.config.observation_mode != "full" else math.inf
-    known = [shot for shot in battle.projectiles if homes(shot) or math.dist(shot.pos, viewer.pos) <= radar]
-    entries: list[float] = []
-    for shot in sorted(known, key=urgency)[:SHOTS]:
-        _, offset = _offset(scene, viewer, frame, shot.pos)
-        ahead, left = frame.turn(shot.vel[0], shot.vel[1])
-        entries += [
-            1.0,
-            *offset,
-            ahead / SHOT_SPEED,
-            left / SHOT_SPEED,
-            shot.vel[2] / SHOT_SPEED,
-            *(float(shot.weapon == kind) for kind in SHOT_KINDS),
-            float(battle.mechs[shot.shooter].team != viewer.team),
-            float(homes(shot)),
-        ]
-    return entries + [0.0] * (SHOT * SHOTS - len(entries))
-
-
-def clouds(scene: Scene, viewer: Mech, frame: Frame) -> list[float]:
-    """The nearest smoke clouds, of those at one place the youngest first; everybody sees them."""
-    dt = scene.config.dt
-    entries: list[float] = []
-    nearest = sorted(scene.battle.clouds, key=lambda cloud: (math.dist(cloud.pos, viewer.pos), -cloud.life))
-    for cloud in nearest[:CLOUDS]:
-        _, offset = _offset(scene, viewer, frame, cloud.pos)
-        entries += [1.0, *offset, share(cloud.life, c.SMOKE_CLOUD_LIFE, dt)]
-    return entries + [0.0] * (CLOUD * CLOUDS - len(entries))
 
 
 # ---- sound and teams ------------------------------------------------------------------------------------------------

@@ -1,0 +1,119 @@
+"""What a league of K policies costs beside one: `python benchmarks/selfplay.py`; the figures are in docs/selfplay.md.
+
+CPU time of a decision of all opponents, alternatives in turns in one process, the best of several rounds:
+
+one         one policy for all arenas
+passes      every policy for all arenas, and the right one is kept
+per arena   the parameters of each arena are gathered
+blocks N    arenas in blocks of N by their policy (`training/league/blocks.py`)
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import time
+from collections.abc import Callable
+from typing import Any
+
+import tyro
+
+from echelon_jax.config import EnvConfig
+from echelon_jax.jax_setup import set_up_jax
+
+DECISIONS = 16  # of one timed call
+
+
+@dataclasses.dataclass(frozen=True)
+class SelfPlay:
+    """Time the alternatives."""
+
+    arenas: int = 64
+    """Arenas side by side."""
+    width: int = 64
+    """Of encoder and LSTM."""
+    policies: int = 8
+    """Frozen policies."""
+    blocks: tuple[int, ...] = (2, 4, 8)
+    """Sizes of blocks to try."""
+    rounds: int = 6
+    """Timed rounds; the best counts."""
+
+    def run(self) -> None:
+        set_up_jax(1)
+        import jax
+        import jax.numpy as jnp
+
+        from echelon_jax.env.interfaces import observation_layout
+        from echelon_jax.policies.acting import decide
+        from echelon_jax.policies.normalize import empty_moments
+        from echelon_jax.policies.registry import make_network
+        from echelon_jax.training.config import TrainConfig
+        from echelon_jax.training.league.blocks import block_size, into_blocks, take
+
+        game, count = EnvConfig(size_x=40, size_y=40), self.policies
+        network = make_network(TrainConfig(hidden=self.width, lstm=self.width), game)
+        stack: Any = (
+            jax.vmap(network.init)(jax.random.split(jax.random.key(0), count)),
+            jax.tree.map(lambda x: jnp.repeat(x[None], count, 0), empty_moments(network.features.own_size)),
+        )
+        rows = self.arenas, game.team_size
+        seen = jax.random.uniform(jax.random.key(1), (*rows, observation_layout(game).size))
+        keys = jax.random.split(jax.random.key(2), self.arenas)
+        group = jax.random.randint(jax.random.key(3), (self.arenas,), 0, count)
+        never = jnp.zeros((1, game.team_size), bool)
+
+        def arena(policy: Any, carry: Any, seen: Any, key: Any) -> Any:
+            before = jax.tree.map(lambda x: x[None], carry)
+            action, after, _ = decide(network, None, False, *policy, before, seen[None], never, key)
+            return jax.tree.map(lambda x: x[0], after), action[0]
+
+        def alone(policy: Any, carry: Any) -> Any:
+            return jax.vmap(arena, (None, 0, 0, 0))(policy, carry, seen, keys)
+
+        def one(stack: Any, carry: Any, group: Any) -> Any:
+            return alone(jax.tree.map(lambda x: x[0], stack), carry)
+
+        def passes(stack: Any, carry: Any, group: Any) -> Any:
+            out = [alone(jax.tree.map(lambda x: x[i], stack), carry) for i in range(count)]  # noqa: B023
+            return jax.tree.map(lambda *x: jnp.stack(x)[group, jnp.arange(self.arenas)], *out)
+
+        def blocks(size: int) -> Callable[..., Any]:
+            def act(stack: Any, carry: Any, group: Any) -> Any:
+                found = into_blocks(group, count, size)
+                inputs = jax.tree.map(found.gather, (carry, seen, keys))
+                block = jax.vmap(arena, (None, 0, 0, 0))
+                after, actions = jax.vmap(block)(take(stack, found.group), *inputs)
+                nothing = jnp.zeros((self.arenas, *actions.shape[2:]))
+                return jax.tree.map(found.scatter, after, carry), found.scatter(actions, nothing)
+
+            return act
+
+        def timed(act: Callable[..., Any]) -> Any:
+            def decisions(stack: Any, carry: Any, group: Any) -> Any:
+                def step(carry: Any, i: Any) -> Any:
+                    carry, actions = act(stack, carry, (group + i) % count)
+                    return carry, actions.sum()
+
+                return jax.lax.scan(step, carry, jnp.arange(DECISIONS))
+
+            return jax.jit(decisions).lower(stack, carry, group).compile()
+
+        carry = network.initial_carry(*rows)
+        usual = block_size(self.arenas, count)
+        sizes = {f"blocks {n}": blocks(n) for n in sorted({*self.blocks, usual})}
+        ways = {"one": one, "passes": passes, "per arena": blocks(1), **sizes}
+        compiled = {name: timed(act) for name, act in ways.items()}
+        best = dict.fromkeys(ways, float("inf"))
+        for _ in range(self.rounds):
+            for name, call in compiled.items():
+                start = time.process_time()
+                jax.block_until_ready(call(stack, carry, group))
+                best[name] = min(best[name], (time.process_time() - start) / DECISIONS)
+        for name, seconds in best.items():
+            row = {"way": name, "ms": round(1e3 * seconds, 3), "of one": round(seconds / best["one"], 2)}
+            print(json.dumps(row | {"usual": name == f"blocks {usual}"}), flush=True)
+
+
+if __name__ == "__main__":
+    tyro.cli(SelfPlay).run()

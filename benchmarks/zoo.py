@@ -1,0 +1,164 @@
+"""The policies that come with the package: `python benchmarks/zoo.py add NAME CHECKPOINT`, then `... rate` (docs/zoo.md).
+
+add NAME RUN        put the policy of a run or checkpoint into the zoo; `rate` must follow
+rate [NAME ...]     play the policies of each game against each other and the skill levels, and write ratings into the cards
+train NAME          train a policy of the zoo anew from its card, into runs/zoo-NAME
+check NAME          play some games and tell whether they fit the card
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+import json
+import sys
+import tempfile
+from pathlib import Path
+from typing import Annotated, Any
+
+import tyro
+
+from echelon_jax.jax_setup import set_up_jax
+
+LEVELS = ("scripted:easy", "scripted:medium", "scripted:hard", "scripted:expert")
+ANCHOR = "scripted:medium"  # its rating is 1500 in every card
+
+
+@dataclasses.dataclass(frozen=True)
+class Add:
+    """Put a policy into the zoo."""
+
+    name: tyro.conf.Positional[str]
+    """Letters, digits and hyphens."""
+    policy: tyro.conf.Positional[Path]
+    """A run or a checkpoint."""
+    about: str = ""
+    """One sentence about it."""
+
+    def run(self) -> None:
+        from echelon_jax.runs import zoo
+        from echelon_jax.runs.checkpoint import load_policy
+
+        policy = load_policy(self.policy)
+        told = {"text": self.about, "extra": {k: v for k, v in policy.extra.items() if k != "games"}}
+        print(zoo.write(self.name, policy, told))
+
+
+@dataclasses.dataclass(frozen=True)
+class Rate:
+    """Rate the policies of each game, together with the skill levels, and write the cards."""
+
+    names: tyro.conf.Positional[tuple[str, ...]] = ()
+    """Only the games of these policies."""
+    games: int = 100
+    """Of each pair in each period; an even number."""
+    periods: int = 2
+    """Rating periods, each on maps of its own."""
+    seed: int = 100
+    """Of the first period's maps."""
+
+    def run(self) -> None:
+        from echelon_jax.runs import zoo
+
+        cards = {name: zoo.card(name) for name in zoo.names()}
+        games = {json.dumps(cards[name]["env"], sort_keys=True) for name in self.names or cards}
+        for game in sorted(games):
+            group = [name for name, card in cards.items() if json.dumps(card["env"], sort_keys=True) == game]
+            for name, told in self.rated(group).items():
+                zoo.write_card({**cards[name], **told})
+                print(name, json.dumps(told["rating"]))
+
+    def rated(self, names: list[str]) -> dict[str, dict[str, Any]]:
+        """Ratings and scores of policies of one game."""
+        from echelon_jax.arena.games import pairing_of, play_pairs
+        from echelon_jax.arena.league import League
+        from echelon_jax.arena.rules import Rules
+        from echelon_jax.intervals import paired_score
+
+        with tempfile.TemporaryDirectory() as folder:
+            league = League.create(Path(folder) / "league", rules=Rules(commanders=1000))
+            policies = [league.add(f"zoo:{name}") for name in names]
+            agents = [league.add(level, role="anchor" if level == ANCHOR else "candidate") for level in LEVELS]
+            pairs = [*itertools.combinations(policies, 2), *itertools.product(policies, agents)]
+            pairs += list(itertools.combinations(agents, 2))
+            results: dict[tuple[str, str], list[Any]] = {}
+            for period in range(self.periods):
+                played = play_pairs(league, pairs, self.games, self.seed + period, progress=shown)
+                league.record([pairing_of(a, b, one.games) for (a, b), one in zip(pairs, played, strict=True)])
+                for (a, b), one in zip(pairs, played, strict=True):
+                    results.setdefault((a.name, b.name), []).append(one.games.result)
+            ratings = {e.name: e for e in league.read().entries}
+        out = {}
+        for entry in policies:
+            name, now = entry.name.removeprefix("zoo:"), ratings[entry.name]
+            against = {}
+            for level in LEVELS:
+                import numpy as np
+
+                result = np.concatenate(results[entry.name, level])
+                score, low, high = paired_score(result)
+                against[level] = {"games": len(result), "score": score, "low": low, "high": high}
+            margin = 1.96 * now.deviation
+            rating = {"rating": now.rating, "low": now.rating - margin, "high": now.rating + margin, "games": now.games}
+            out[name] = {"rating": {**rating, "anchor": ANCHOR}, "against": against}
+        return out
+
+
+@dataclasses.dataclass(frozen=True)
+class Train:
+    """Train a policy of the zoo anew, with the configuration of its card."""
+
+    name: tyro.conf.Positional[str]
+    """Its name."""
+    run_dir: Path | None = None
+    """Directory of the run; by default runs/zoo-NAME."""
+
+    def run(self) -> None:
+        from echelon_jax.runs import migrations, zoo
+        from echelon_jax.runs.runner import Runner
+
+        card = zoo.card(self.name)
+        config, env_config = migrations.train_config(card["train"]), migrations.env_config(card["env"])
+        Runner(self.run_dir or Path("runs") / f"zoo-{self.name}", config, env_config).train()
+
+
+@dataclasses.dataclass(frozen=True)
+class Check:
+    """Play games of a policy against a skill level and tell whether the score fits its card."""
+
+    name: tyro.conf.Positional[str]
+    """Its name."""
+    games: int = 40
+    """An even number."""
+    level: str = ANCHOR
+    """The opponent."""
+    seed: int = 7
+    """Of the maps."""
+
+    def run(self) -> None:
+        from echelon_jax.evaluation.matches import evaluate
+        from echelon_jax.runs import zoo
+
+        told = zoo.card(self.name)["against"][self.level]
+        found = evaluate(f"zoo:{self.name}", self.level, games=self.games, seed=self.seed).against[self.level]
+        fits = found["score_low"] <= told["high"] and told["low"] <= found["score_high"]
+        print(json.dumps({"card": told, "found": {k: found[k] for k in ("games", "score", "score_low", "score_high")}}))
+        sys.exit(0 if fits else 1)
+
+
+def shown(pair: str, done: int, total: int) -> None:
+    """Progress, where somebody looks."""
+    if sys.stderr.isatty():
+        print(f"\r{pair}: {done} of {total}", end="" if done < total else "\n", file=sys.stderr, flush=True)
+
+
+Command = (
+    Annotated[Add, tyro.conf.subcommand("add")]
+    | Annotated[Rate, tyro.conf.subcommand("rate")]
+    | Annotated[Train, tyro.conf.subcommand("train")]
+    | Annotated[Check, tyro.conf.subcommand("check")]
+)
+
+if __name__ == "__main__":
+    set_up_jax(1)
+    tyro.cli(Command, description=__doc__).run()

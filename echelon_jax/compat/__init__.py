@@ -1,0 +1,1 @@
+"""Adaptors: the game behind the interfaces of other libraries (docs/adaptors.md)."""
