@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import ast
 import email
 import email.message
 import importlib.util
@@ -103,6 +104,22 @@ def test_what_only_tests_use_is_no_dependency(metadata: email.message.Message) -
         for name in needed
         if not re.search(rf"(?:import|from) {names.get(name, name)}\b|[\"']{names.get(name, name)}[.\"']", code)
     ] == []
+
+
+def test_what_a_module_imports_when_it_is_imported_is_a_dependency(metadata: email.message.Message) -> None:
+    """Libraries of an extra are imported inside of functions, or by modules that only their users import."""
+    names = {"orbax-checkpoint": "orbax", "pillow": "PIL"}
+    needed = [line.split(">")[0] for line in metadata.get_all("Requires-Dist", []) if "extra ==" not in line]
+    allowed = {names.get(name, name) for name in needed} | {"echelon_jax", "jaxlib"} | set(sys.stdlib_module_names)
+    wrong = []
+    for path in PACKAGE.rglob("*.py"):
+        if path.relative_to(PACKAGE).parts[0] in ("compat", "export"):
+            continue
+        for node in ast.parse(path.read_text(encoding="utf-8")).body:
+            found = [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
+            found += [node.module or ""] if isinstance(node, ast.ImportFrom) else []
+            wrong += [f"{path.name}: {name}" for name in found if name.split(".")[0] not in allowed]
+    assert wrong == []
 
 
 def test_the_image_copies_files_that_exist_and_installs_an_extra_that_exists() -> None:
