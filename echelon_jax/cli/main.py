@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import Annotated
 
 import tyro
@@ -44,13 +45,15 @@ def main(argv: Sequence[str] | None = None) -> int:
     read the output has gone, which is what a shell says of any program then.
     """
     lenient_output()
-    command = tyro.cli(
-        Command,  # type: ignore[arg-type]
-        prog="echelon",
-        description="Mech combat in JAX: train, evaluate, rate, measure.",
-        args=sys.argv[1:] if argv is None else list(argv),
-        config=(tyro.conf.OmitArgPrefixes,),
-    )
+    with _colours_as_asked():
+        command = tyro.cli(
+            Command,  # type: ignore[arg-type]
+            prog="echelon",
+            description="Mech combat in JAX: train, evaluate, rate, measure. "
+            "Exit status: 0 done, 1 a check failed, 2 wrong input, 130 interrupted (docs/commands.md).",
+            args=sys.argv[1:] if argv is None else list(argv),
+            config=(tyro.conf.OmitArgPrefixes,),
+        )
     try:
         status = command.run()
         sys.stdout.flush()
@@ -64,6 +67,21 @@ def main(argv: Sequence[str] | None = None) -> int:
         print("echelon: interrupted", file=sys.stderr)
         return INTERRUPTED
     return status
+
+
+@contextmanager
+def _colours_as_asked() -> Iterator[None]:
+    """Let help texts follow NO_COLOR (https://no-color.org), which tyro does not read: it leaves a dumb terminal uncoloured."""
+    terminal = os.environ.get("TERM")
+    if os.environ.get("NO_COLOR"):
+        os.environ["TERM"] = "dumb"
+    try:
+        yield
+    finally:
+        if terminal is None:
+            os.environ.pop("TERM", None)
+        else:
+            os.environ["TERM"] = terminal
 
 
 def _leave_output() -> None:
