@@ -85,8 +85,8 @@ def tidy(book: Any, run_dir: Path) -> None:
             # Remarks of a compiler on a busy machine are no result.
             cell["outputs"] = [output for output in cell.outputs if output.get("name") != "stderr"]
             for output in cell.outputs:
-                if "text" in output:
-                    output["text"] = output.text.replace(str(run_dir), "runs/notebook")
+                for part, names in ((output, ("text",)), (output.get("data", {}), ("text/plain", "text/html"))):
+                    part.update({n: part[n].replace(str(run_dir), "runs/notebook") for n in names if n in part})
                 if output.output_type == "execute_result":
                     output["execution_count"] = count
 
