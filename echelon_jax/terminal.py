@@ -21,7 +21,7 @@ class PlainConsole(Console):
     """
 
     def __init__(self, **options: Any) -> None:
-        super().__init__(**{"markup": False, "emoji": False, **options})
+        super().__init__(**{"markup": False, "emoji": False, "highlight": False, **options})
         lenient(self.file)
 
     def on_broken_pipe(self) -> None:

@@ -5,7 +5,8 @@ from __future__ import annotations
 import dataclasses
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from functools import reduce
 from operator import or_
 from typing import Annotated, Any
@@ -26,7 +27,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     read the output has gone, which is what a shell says of any program then.
     """
     lenient_output()
-    command = parsed(sys.argv[1:] if argv is None else list(argv))
+    with _colours_as_asked():
+        command = parsed(sys.argv[1:] if argv is None else list(argv))
     try:
         status = command.run()
         sys.stdout.flush()
@@ -59,8 +61,26 @@ def parsed(argv: Sequence[str]) -> Any:
         for command in COMMANDS
     ]
     every: Any = reduce(or_, kinds)
-    text = "Mech combat in JAX: train, evaluate, rate, measure."
+    text = (
+        "Mech combat in JAX: train, evaluate, rate, measure. "
+        "Exit status: 0 done, 1 a check failed, 2 wrong input, 130 interrupted (docs/commands.md)."
+    )
     return tyro.cli(every, prog="echelon", description=text, args=list(argv), config=(tyro.conf.OmitArgPrefixes,))
+
+
+@contextmanager
+def _colours_as_asked() -> Iterator[None]:
+    """Let help texts follow NO_COLOR (https://no-color.org), which tyro does not read: it leaves a dumb terminal uncoloured."""
+    terminal = os.environ.get("TERM")
+    if os.environ.get("NO_COLOR"):
+        os.environ["TERM"] = "dumb"
+    try:
+        yield
+    finally:
+        if terminal is None:
+            os.environ.pop("TERM", None)
+        else:
+            os.environ["TERM"] = terminal
 
 
 def _leave_output() -> None:

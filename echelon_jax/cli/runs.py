@@ -99,22 +99,25 @@ def _print_comparison(rows: list[dict[str, Any]], metrics: Sequence[str]) -> Non
 
 
 def _print_table(folder: Path, found: list[RunSummary]) -> None:
+    from rich import box
     from rich.table import Table
 
     from echelon_jax.terminal import PlainConsole
 
-    table = Table(title=f"{len(found)} runs under {folder}")
-    for name in ("run", "what", "git", "updates", "saved", "best win rate", "last evaluation"):
-        table.add_column(name, justify="left" if name in ("run", "what", "git", "last evaluation") else "right")
+    table = Table(box=box.SIMPLE_HEAD, show_lines=True)
+    table.add_column("run", overflow="fold", ratio=1)
+    for name in ("updates", "saved", "best wins"):
+        table.add_column(name, justify="right", no_wrap=True)
+    table.add_column("evaluation", overflow="fold", max_width=24)
     for run in found:
-        evaluation = ", ".join(f"{rate:.0%} against {name}" for name, rate in (run.evaluation or {}).items())
+        git = "" if run.git is None else f"\ngit {run.git[:10]}{'+' if run.git.endswith('+') else ''}"
         table.add_row(
-            str(run.path.relative_to(folder)),
-            run.what,
-            "-" if run.git is None else run.git[:10] + ("+" if run.git.endswith("+") else ""),
+            f"{run.path.relative_to(folder)}\n{run.what}{git}",
             f"{run.updates}" if run.planned is None else f"{run.updates} of {run.planned}",
             f"{run.checkpoints}",
             "-" if run.win_rate is None else f"{run.win_rate:.0%}",
-            evaluation or "-",
+            "\n".join(f"{rate:.0%} {name}" for name, rate in (run.evaluation or {}).items()) or "-",
         )
-    PlainConsole().print(table)
+    console = PlainConsole()
+    console.print(f"{len(found)} runs under {folder}", soft_wrap=True)
+    console.print(table)

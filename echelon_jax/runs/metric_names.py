@@ -74,6 +74,14 @@ MEANINGS: dict[str, dict[str, str]] = {
         "update/skipped": "share of gradient steps left out because something was not finite",
         "update/stopped": "share of gradient steps left out because the KL was too large",
     },
+    "Validation (docs/evaluation.md); null in the lines of updates without one, absent in runs without any": {
+        "validation/score": "mean score over opponents: win 1, draw 1/2, loss 0; the best checkpoint has the highest",
+        "validation/win_rate": "mean win rate over opponents",
+        "validation/win_rate/against_*": "win rate against the opponent of that name",
+        "validation/zone_share/against_*": "the policy's share of all zone seconds against it",
+        "validation/return/against_*": "mean sum of rewards of a mech of the policy over a game against it",
+        "seconds/validation": "wall time of the games; `seconds/call` of that call includes it",
+    },
     "The league (docs/selfplay.md), only with `--opponent league`; null before the first submission": {
         "league/rating": "rating of the policy that was submitted last",
         "league/rating_deviation": "its deviation",

@@ -187,6 +187,16 @@ class TrainConfig:
     bank_size: int = field(64, "Worlds on the device.", low=1)
     bank_swap_every: int = field(0, "Updates between two replacements of worlds on the device; 0 for none.", low=0)
     bank_swap_size: int = field(0, "Worlds replaced each time; divides `bank_size`.", low=0)
+    validation_every: int = field(
+        0,
+        "Updates between two validations (docs/evaluation.md), which then choose the best checkpoint; 0 for none.",
+        low=0,
+    )
+    validation_games: int = field(50, "Games of a validation against each opponent; even, two per map.", low=2)
+    validation_opponents: str = field(
+        "scripted",
+        "Opponents of a validation, separated by commas (docs/opponents.md), or paths of runs or checkpoints.",
+    )
     guard: bool = field(True, "Skip bad updates, and roll the learner back if they persist (docs/reliability.md).")
     guard_patience: int = field(3, "Consecutive bad updates before a rollback.", low=1)
     guard_retries: int = field(3, "Rollbacks before the run stops.", low=0)
@@ -235,14 +245,15 @@ class TrainConfig:
     def smoke(cls, **overrides: Any) -> TrainConfig:
         """The smallest run that passes through everything; seconds after compiling."""
         small: dict[str, Any] = {"arenas": 8, "rollout_steps": 32, "updates": 4, "epochs": 2, "minibatches": 2}
-        return cls(**{**small, "hidden": 32, "lstm": 32, "bank_size": 4, **overrides})
+        games: dict[str, Any] = {"validation_every": 2, "validation_games": 4}
+        return cls(**{**small, **games, "hidden": 32, "lstm": 32, "bank_size": 4, **overrides})
 
     @classmethod
     def cpu(cls, **overrides: Any) -> TrainConfig:
         """A run of some ten minutes on two cores, on 40 x 40 maps with five mechs a side (docs/results/learning.md)."""
         sizes: dict[str, Any] = {"arenas": 64, "devices": 0, "rollout_steps": 128, "updates": 280, "bank_size": 128}
         update: dict[str, Any] = {"hidden": 64, "lstm": 64, "epochs": 2, "minibatches": 8}
-        decay: dict[str, Any] = {"learning_rate_end": 0.1, "entropy_end": 0.3}
+        decay: dict[str, Any] = {"learning_rate_end": 0.1, "entropy_end": 0.3, "validation_every": 40}
         # Mechs answer for the result after their death once they can fight; before, it keeps them out of fights.
         result: dict[str, Any] = {"after_death": 1.0, "after_death_start": 80, "after_death_ramp": 60}
         return cls(**{**sizes, **update, **decay, **result, **overrides})
@@ -257,7 +268,8 @@ class TrainConfig:
             "updates": 1000,
             "updates_per_call": 5,
         }
-        return cls(**{**wide, "minibatches": 8, "bank_size": 512, **overrides})
+        games: dict[str, Any] = {"validation_every": 50, "validation_games": 512}
+        return cls(**{**wide, **games, "minibatches": 8, "bank_size": 512, **overrides})
 
     @classmethod
     def preset(cls, name: str, **overrides: Any) -> TrainConfig:
@@ -292,6 +304,11 @@ class TrainConfig:
                 "burn_in must be false without chunk, got true: a whole rollout starts from a stored memory"
             )
         self._divides("updates", self.updates_per_call, f"updates_per_call ({self.updates_per_call})")
+        self._divides("validation_games", 2, "2, since both sides of every map are played")
+        if not all(self.validation_opponents.split(",")):
+            raise ValueError(
+                f"validation_opponents must be names separated by commas, got {self.validation_opponents!r}"
+            )
         if self.opponent == LEAGUE:
             self._check_league()
         if self.bank_swap_every:

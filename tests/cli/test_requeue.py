@@ -23,6 +23,7 @@ from echelon_jax.training.config import TrainConfig
 TINY = ["train", "--preset", "smoke", "--rules", "original", "--size", "20", "--size-z", "8", "--network", "original"]
 TINY += ["--opponent", "random", "--hidden", "4", "--lstm", "4", "--arenas", "2", "--rollout-steps", "2"]
 TINY += ["--epochs", "1", "--minibatches", "1", "--bank-size", "2", "--updates", "4"]
+TINY += ["--validation-every", "0"]
 
 
 @pytest.fixture(autouse=True)

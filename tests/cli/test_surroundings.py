@@ -62,7 +62,7 @@ def test_a_run_of_any_name_shows_its_progress(name: str) -> None:
     out = io.StringIO()
     with Progress(TrainConfig.smoke(), EnvConfig.original(), Path(name), PlainConsole(file=out, width=400)) as progress:
         progress.finished(Path(name) / "checkpoints", stopped=False)
-    assert f"into {name}\n" in out.getvalue() and f"saved {name}/checkpoints" in out.getvalue()
+    assert f"into      {name}\n" in out.getvalue() and f"saved {name}/checkpoints" in out.getvalue()
 
 
 @pytest.mark.parametrize("encoding", ["ascii", "latin-1"])

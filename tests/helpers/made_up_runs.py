@@ -60,6 +60,8 @@ def make_up(monkeypatch: pytest.MonkeyPatch) -> None:
         guard_names=guard.Names((), (), (), ("action",)),
         init=lambda key, env_params: state_at(0),
         update=None,
+        members=(),
+        place=lambda state, env_params: (state, env_params),
     )
     monkeypatch.setattr(runner, "make_train", lambda env, config: trainer)
     monkeypatch.setattr(runner, "WorldBankFeeder", lambda *args, processes: WorldBankFeeder(*args, processes=0))

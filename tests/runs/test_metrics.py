@@ -12,7 +12,6 @@ import pytest
 from helpers.fake_env import CountingAgent, FakeEnv, fake_params
 from helpers.made_up_runs import PLAIN_FIELDS
 from jax.interpreters.partial_eval import dce_jaxpr
-from rich.console import Console
 
 from echelon_jax.config import EnvConfig
 from echelon_jax.env.state import REWARD_COMPONENTS, STATISTICS, Info, Step
@@ -21,7 +20,6 @@ from echelon_jax.runs.checkpoint import CheckpointError
 from echelon_jax.runs.clock import CallClock, rollout_alone
 from echelon_jax.runs.description import best_win_rate, describe, git_revision, list_runs, write_summary
 from echelon_jax.runs.metric_names import page, patterns_of
-from echelon_jax.runs.progress import SPARKS, Progress, sparkline
 from echelon_jax.runs.sinks import JsonLines, Sinks, TensorBoard, drop_lines_after
 from echelon_jax.training.config import TrainConfig
 from echelon_jax.training.metrics import Metrics, add_step, no_sums, summarize
@@ -201,29 +199,6 @@ def test_lines_beyond_the_checkpoint_are_dropped_when_a_run_goes_on(tmp_path: Pa
 
 
 # -- Console, clock, runs ---------------------------------------------------------------------------------------------
-
-
-def test_a_sparkline_runs_from_the_lowest_to_the_highest_value() -> None:
-    assert sparkline([0, 1, 2, 3, 4, 5, 6, 7]) == SPARKS
-    assert sparkline([0.0, 0.5, 1.0], (0.0, 1.0)) == SPARKS[0] + SPARKS[4] + SPARKS[-1]
-    assert sparkline([-1.0, 2.0], (0.0, 1.0)) == SPARKS[0] + SPARKS[-1]  # beyond the bounds
-    assert sparkline([3.0, 3.0]) == SPARKS[0] * 2
-    assert sparkline([]) == ""
-
-
-def test_the_live_panel_shows_bar_and_sparklines_of_what_matters() -> None:
-    console = Console(force_terminal=True, width=160, record=True)
-    progress = Progress(TrainConfig.smoke(), EnvConfig(), Path("runs/x"), console)
-    progress.compiled(1.0)
-    line = {"env_steps_per_second": 10.0, "update/policy_loss": 0.0, "update/value_loss": 0.0}
-    for update, rate in enumerate((0.0, 1.0), 1):
-        window = {"win_rate": rate, "return_per_mech": rate, "zone_share": None, "per_episode/damage_learner": 1.0}
-        progress.advance(update, line, window)
-    console.print(progress.render())
-    shown = console.export_text()
-    assert "2/4" in shown
-    assert f"win rate  {SPARKS[0]}{SPARKS[-1]}  100%" in shown
-    assert "zone share" not in shown  # no data yet
 
 
 def test_the_clock_measures_from_lap_to_lap(monkeypatch: pytest.MonkeyPatch) -> None:
