@@ -7,6 +7,7 @@ import shutil
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 ROOT = Path(__file__).resolve().parents[1]
 # Before JAX is imported: small kernels gain nothing from threads, and the suite runs in two processes.
@@ -65,6 +66,14 @@ def optimisation(request: pytest.FixtureRequest) -> None:
     os.environ[FEW_OPTIMISATIONS] = str(few).lower()
     if "jax" in sys.modules:
         sys.modules["jax"].config.update("jax_disable_most_optimizations", few)
+
+
+@pytest.fixture(scope="session")
+def browser() -> Iterator[Any]:
+    """A browser for the tests of pages, or a skip with the reason."""
+    from helpers.browser import chromium
+
+    yield from chromium()
 
 
 # A worker keeps every program that it has compiled. Beyond this much memory they are dropped after a file of tests; what a later
