@@ -1,4 +1,4 @@
-"""The training configuration: frozen, checked in one place, with a preset for every purse."""
+"""The training configuration: frozen, checked in one place, with presets for a smoke test, a CPU and a GPU."""
 
 from __future__ import annotations
 
