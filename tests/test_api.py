@@ -45,7 +45,7 @@ def test_the_default_rules_are_the_revised_ones():
 @pytest.mark.parametrize(
     ("arguments", "sentence"),
     [
-        ({"name": "6v6-40"}, "name must be one of 5v5-28, 5v5-40, .*, got '6v6-40'"),
+        ({"name": "6v6-40"}, "name must be one of Echelon-v1, Echelon-original, 5v5-28, 5v5-40, .*, got '6v6-40'"),
         ({"rules": "mended"}, "rules must be one of original, revised, got 'mended'"),
         ({"worlds": 0}, "worlds must be a whole number from 1, got 0"),
         ({"seed": -1}, "seed must be a whole number from 0"),

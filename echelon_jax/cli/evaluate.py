@@ -113,6 +113,8 @@ class EvaluateCommand:
                 failures.append(f"cannot write to {self.out}: {error.strerror or error}")
         if failures:
             raise UsageError(failures[0])
+        if self.out is not None:
+            print(f"wrote {self.out}", file=sys.stderr)
 
     def _check(self) -> None:
         for name in ("games", "arenas"):

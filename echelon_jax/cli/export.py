@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import dataclasses
+import json
 import shlex
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -38,6 +40,8 @@ class ExportCommand:
     """Number of decisions of the parity check, in the reference environment."""
     seed: int = 0
     """Seed of the games of the parity check."""
+    json: bool = False
+    """Print JSON instead of text: what was written, and the largest difference of each head."""
     threads: int = 1
     """XLA's CPU threads; 0 leaves the choice to XLA."""
 
@@ -64,9 +68,11 @@ class ExportCommand:
         try:
             policy = self._policy()
             out = self.out or self._default_path()
-            for path in self._write(policy, out):
-                print(f"wrote {path}")
-            return self._check(policy, out)
+            wrote = self._write(policy, out)
+            if not self.json:
+                for path in wrote:
+                    print(f"wrote {path}")
+            return self._check(policy, out, wrote)
         except (ExportError, CheckpointError) as error:
             raise UsageError(str(error)) from error
 
@@ -79,7 +85,7 @@ class ExportCommand:
 
         policy, notes = import_original(self.run_path)
         for note in notes:
-            print(f"note: {note}")
+            print(f"note: {note}", file=sys.stderr if self.json else sys.stdout)
         return policy
 
     def _default_path(self) -> Path:
@@ -103,7 +109,7 @@ class ExportCommand:
 
         return [write_onnx(torch_module(policy), out)]
 
-    def _check(self, policy: Policy, out: Path) -> int:
+    def _check(self, policy: Policy, out: Path, wrote: list[Path]) -> int:
         from echelon_jax.export import parity
         from echelon_jax.export.torch_policy import load_policy
 
@@ -119,13 +125,19 @@ class ExportCommand:
             got = parity.torch_steps(load_policy(out), play.observation, play.done)
         if self.log_std is not None:
             expected["log_std"][:] = self.log_std  # what was asked for
-        print(f"parity with the JAX policy, {play.done.size} mech decisions, largest difference per head:")
         # What the dead decide is nobody's: in the JAX arena they are given their team's planes, elsewhere they see zeros.
         rows = play.alive if policy.config.network == "modern" else None
         worst = parity.differences(parity.by_head(policy, expected), parity.by_head(policy, got), rows)
+        good = max(worst.values()) <= parity.TOLERANCE
+        if self.json:
+            differences = {name: float(value) for name, value in worst.items()}
+            print(
+                json.dumps({"wrote": [str(path) for path in wrote], "differences": differences, "within": bool(good)})
+            )
+            return 0 if good else 1
+        print(f"parity with the JAX policy, {play.done.size} mech decisions, largest difference per head:")
         for name, value in worst.items():
             print(f"  {name:16} {value:.1e}")
-        good = max(worst.values()) <= parity.TOLERANCE
         print(f"{'within' if good else 'NOT within'} {parity.TOLERANCE:.0e}")
         return 0 if good else 1
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import json
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -37,6 +38,8 @@ class ReplayCommand:
     """Of a film: times faster than the game's clock."""
     width: int = 480
     """Of a film, in pixels."""
+    json: bool = False
+    """Print JSON instead of text: what was found or written."""
     threads: int = 0
     """XLA's CPU threads; 0 leaves the choice to XLA."""
 
@@ -77,8 +80,9 @@ class ReplayCommand:
         found = sorted(self.place.rglob(f"*{SUFFIX}"), key=lambda path: path.stat().st_mtime)
         if not found:
             raise UsageError(f"there is no replay (*{SUFFIX}) in {self.place}")
-        for path in found:
-            print(path)
+        if not self.json:
+            for path in found:
+                print(path)
         print(f"opening the newest: {found[-1]}", file=sys.stderr)
         return found[-1]
 
@@ -87,7 +91,7 @@ class ReplayCommand:
 
         out = self.html or path.with_suffix(".html")
         write_page(out, replay)
-        print(out)
+        print(json.dumps({"replay": str(path), "wrote": [str(out)]}) if self.json else out)
         if not self.no_open:
             open_page(out)
         return 0
@@ -97,6 +101,11 @@ class ReplayCommand:
         from echelon_jax.replay.verify import verify
 
         verification = verify(replay)
+        corrected = replay.header.get("corrected_decisions", 0)
+        if self.json:
+            found = verification._asdict() | {"exact": verification.exact, "corrected": corrected}
+            print(json.dumps({"replay": str(path), **found}, default=float))
+            return 0 if verification.exact else 1
         if verification.exact:
             print(
                 f"{path}: all {verification.decisions} decisions simulated again, every state is the recorded one to the bit"
@@ -106,7 +115,7 @@ class ReplayCommand:
         print(
             f"{path}: differs from decision {verification.first} on, first in {what}, by {verification.largest:g} at most there"
         )
-        if corrected := replay.header.get("corrected_decisions"):
+        if corrected:
             print(
                 f"It was recorded from another compiled program, and {corrected} of its decisions could not be followed."
             )
@@ -115,7 +124,9 @@ class ReplayCommand:
     def _film(self, replay: Replay) -> int:
         from echelon_jax.replay.film import write_gif, write_mp4
 
+        wrote = []
         for path, write in ((self.gif, write_gif), (self.mp4, write_mp4)):
             if path is not None:
-                print(write(path, replay, width=self.width, speed=self.speed))
+                wrote.append(str(write(path, replay, width=self.width, speed=self.speed)))
+        print(json.dumps({"wrote": wrote}) if self.json else "\n".join(wrote))
         return 0

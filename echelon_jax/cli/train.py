@@ -69,6 +69,14 @@ class TrainCommand:
     """Port of the page, or the next free one; 0 for any."""
     wandb: str | None = None
     """Send metrics to this Weights & Biases project as well (needs the extra `wandb`)."""
+    wandb_group: str | None = None
+    """Group of that run among others, such as the seeds of one setting."""
+    wandb_tags: tuple[str, ...] = ()
+    """Its tags."""
+    wandb_offline: bool = False
+    """Keep it in RUN/wandb, without a login or a network; `wandb sync` sends it later."""
+    wandb_artifacts: bool = False
+    """Send the checkpoints and replays of the run's directory too, when the run ends."""
     time_parts: bool = False
     """Measure a rollout alone at the start, so that metrics separate rollout and update; this compiles a second program."""
     threads: int = 0
@@ -87,6 +95,8 @@ class TrainCommand:
             raise UsageError(f"keep must be a whole number from 1, got {self.keep}")
         if self.eval_games < 0 or self.eval_games % 2:
             raise UsageError(f"eval-games must be an even number from 0, got {self.eval_games}")
+        if self.wandb is None and (self.wandb_group or self.wandb_tags or self.wandb_offline or self.wandb_artifacts):
+            raise UsageError("wandb must name a project where wandb-group, -tags, -offline or -artifacts is given")
         if self.league_games < 0 or self.league_games % 2:
             raise UsageError(f"league-games must be an even number from 0, got {self.league_games}")
         if self.seeds > 1 and config.opponent == LEAGUE:
@@ -241,9 +251,10 @@ class TrainCommand:
     def _sinks(self, run_dir: Path, described: dict[str, Any]) -> list[Any]:
         if self.wandb is None:
             return []
-        from echelon_jax.runs.sinks import WeightsAndBiases
+        from echelon_jax.runs.weights_and_biases import Options, WeightsAndBiases
 
-        return [WeightsAndBiases(self.wandb, run_dir, described)]
+        options = Options(self.wandb_group, self.wandb_tags, self.wandb_offline, self.wandb_artifacts)
+        return [WeightsAndBiases(self.wandb, run_dir, described, options)]
 
     def _with_length(self, config: TrainConfig) -> TrainConfig:
         """The configuration with as many updates as `total_steps` asks for, in whole calls."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import json
 import os
 import sys
 import webbrowser
@@ -36,6 +37,8 @@ class WatchCommand:
     """Leave out what the mechs see: a smaller file, and less to compile the first time."""
     deterministic: bool = False
     """Trained players act by their most likely action instead of a sample."""
+    json: bool = False
+    """Print JSON instead of the page's path: the result and what was written."""
     threads: int = 0
     """XLA's CPU threads; 0 leaves the choice to XLA."""
     game: GameFlags = dataclasses.field(default_factory=GameFlags)
@@ -66,7 +69,11 @@ class WatchCommand:
             raise UsageError(f"cannot write to {out.parent}: {error.strerror or error}") from error
         result = {"blue": "blue wins", "red": "red (drawn in orange) wins"}.get(replay.header["winner"], "a draw")
         tell(f"{result} after {replay.seconds:.0f} s of play")
-        print(out)
+        if self.json:
+            told = {"winner": replay.header["winner"], "seconds": replay.seconds}
+            print(json.dumps(told | {"wrote": [str(out.with_suffix(SUFFIX)), str(out)]}))
+        else:
+            print(out)
         if not self.no_open:
             open_page(out)
         return 0

@@ -11,6 +11,7 @@
 from __future__ import annotations
 
 import dataclasses
+from functools import partial
 from typing import Any
 
 import jax
@@ -85,11 +86,13 @@ class EchelonGymnax:
             return Discrete(len(action_table(self.game.config)), (played,))
         return _team_box(action_layout(self.game.config), played)
 
+    @partial(jax.jit, static_argnums=0)
     def reset(self, key: Key[Array, ""], params: TeamParams) -> tuple[Float32[Array, "played obs"], TeamState]:
         """Begin an episode."""
         state, step = one_of_many(lambda keys, p: self.game.reset_batch(keys, p))(key, params)
         return step.observation, state
 
+    @partial(jax.jit, static_argnums=0)
     def step(
         self, key: Key[Array, ""], state: TeamState, action: Array, params: TeamParams
     ) -> tuple[Array, TeamState, Array, Bool[Array, ""], Bool[Array, ""], dict[str, Any]]:

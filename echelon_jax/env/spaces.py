@@ -14,10 +14,10 @@ from echelon_jax.env.layout import Layout
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Box:
-    """All vectors between two bounds, for one mech.
+    """All arrays between two bounds: vectors for one mech, or a row for each of several.
 
     Attributes:
-        low, high: float32 [size]; infinite where there is no bound.
+        low, high: float32 [size] or [mechs, size]; infinite where there is no bound.
     """
 
     low: np.ndarray
@@ -25,7 +25,7 @@ class Box:
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """Shape of one mech's vector."""
+        """Shape of one array."""
         return self.low.shape
 
     @property
@@ -52,9 +52,9 @@ class Box:
         return jnp.clip(drawn, self.low, self.high).astype(jnp.float32)  # rounding may reach past a bound
 
     def contains(self, x: Array | np.ndarray) -> bool:
-        """Return whether every vector of `x`, [*batch, size], lies between the bounds; never inside a jit."""
+        """Return whether every array of `x`, [*batch, *shape], lies between the bounds; never inside a jit."""
         x = np.asarray(x)
-        if x.ndim < 1 or x.shape[-1:] != self.shape:
+        if x.ndim < len(self.shape) or x.shape[x.ndim - len(self.shape) :] != self.shape:
             return False
         return bool(np.all((x >= self.low) & (x <= self.high)))
 

@@ -35,7 +35,7 @@ from echelon_jax.intervals import wilson
 from echelon_jax.policies.registry import make_network
 from echelon_jax.runs import checkpoint, directory, kept
 from echelon_jax.runs.checkpoint import Bank, CheckpointError, Manifest
-from echelon_jax.runs.clock import CallClock, device_megabytes, host_megabytes, time_rollout
+from echelon_jax.runs.clock import CallClock, device_megabytes, time_rollout
 from echelon_jax.runs.companion import Companion
 from echelon_jax.runs.description import describe, write_summary
 from echelon_jax.runs.devices import settled
@@ -43,11 +43,13 @@ from echelon_jax.runs.directory import Claim
 from echelon_jax.runs.guard_log import GuardLog
 from echelon_jax.runs.lock import RunLock
 from echelon_jax.runs.progress import Progress
+from echelon_jax.runs.ratio_log import RatioLog
 from echelon_jax.runs.saver import Saver
 from echelon_jax.runs.sinks import JsonLines, Sink, Sinks, TensorBoard, drop_lines_after
 from echelon_jax.runs.tree_files import digest
 from echelon_jax.runs.validation import MakeValidator, Validations
 from echelon_jax.runs.warm_start import load_fitting, warm
+from echelon_jax.system import resident_megabytes
 from echelon_jax.training import guard
 from echelon_jax.training.config import TrainConfig
 from echelon_jax.training.curriculum import parse, values_at
@@ -224,6 +226,7 @@ class Runner:
         extra = {} if self.resumed is None else self.resumed.extra
         games: deque[list[float]] = deque(extra.get("games", []), maxlen=WINDOW)  # wins and games of each call
         clock, started = CallClock(), time.perf_counter()
+        ratios = RatioLog(self.run_dir, self.heads, config.ratio_alarm)
 
         def report(at: int, device_metrics: Metrics, told: dict[str, float | None]) -> None:
             """Wait for a call, fetch its metrics, and hand them on. The next call is already running."""
@@ -240,6 +243,7 @@ class Runner:
             games.append([round((line["win_rate"] or 0.0) * played), played])
             line |= self.guard_log.take(metrics.guard, at)
             line |= self.validations.line(at)
+            ratios.take(metrics.update.worst, at)
             sinks.write(line)
             self.progress.advance(at, line, summarize(list(window), team, self.heads, config.opponent, terms))
 
@@ -336,7 +340,7 @@ class Runner:
             **self.measured,
             "seconds/call": wall,
             "seconds/update": None if rollout is None else max(wall / c.updates_per_call - rollout, 0.0),
-            "memory/host_mb": host_megabytes(),
+            "memory/host_mb": resident_megabytes(),
             "memory/device_mb": device_megabytes(),
         }
 

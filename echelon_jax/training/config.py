@@ -18,6 +18,7 @@ from echelon_jax.training.ppo import PPOConfig
 PRESETS = ("smoke", "cpu", "gpu")
 MAX_WEIGHT = 1000.0
 LEAGUE = "league"  # the opponent that is drawn for each episode
+WORST_RATIOS = 8  # entries that are kept of each update
 
 
 def _reward(what: str) -> Any:
@@ -124,6 +125,12 @@ class TrainConfig:
         low=0.0,
         high=1000.0,
     )
+    observation_ema_decay: float = field(
+        1.0,
+        "Decay per update of the statistics that normalise observations; 1 forgets nothing, 0.99 forgets over 100 updates.",
+        low=0.0,
+        high=1.0,
+    )
     return_ema_decay: float = field(
         0.9, "Decay per update of the moving average that scales returns.", low=0.0, high=1.0
     )
@@ -212,6 +219,12 @@ class TrainConfig:
     guard_loss: float = field(
         10.0,
         "Loss above which an update is bad if it is also 6 standard deviations above and 3 times the run's usual loss.",
+        low=0.0,
+        high=1e9,
+    )
+    ratio_alarm: float = field(
+        10.0,
+        "Probability ratio (or its inverse) from which the worst entries of an update are written to RUN/ratios.jsonl; 0 never.",
         low=0.0,
         high=1e9,
     )
@@ -334,6 +347,7 @@ class TrainConfig:
             value_clip=self.value_clip,
             target_kl=self.target_kl,
             burn_in=self.burn_in,
+            worst_ratios=WORST_RATIOS if self.ratio_alarm else 0,
         )
 
     @property

@@ -136,14 +136,11 @@ def write_figure(path: Path, figure: Figure) -> Path:
     return path
 
 
-def matrix_figure(names: list[str], scores: np.ndarray, title: str) -> Any:
-    """A figure of scores, the row's against the column's from 0 to 1; NaN stays empty.
-
-    Raises:
-        MissingExtra: matplotlib is not installed.
-    """
+def matrix_figure(names: list[str], scores: np.ndarray, title: str) -> Picture:
+    """A figure of scores, the row's against the column's from 0 to 1; NaN stays empty."""
     size = 2.5 + 0.5 * len(names)
-    figure, axis = _plots().subplots(figsize=(size + 1.5, size))
+    figure = Picture(figsize=(size + 1.5, size))
+    axis = figure.subplots()
     axis.imshow(np.ma.masked_invalid(scores), cmap="RdBu", vmin=0, vmax=1)
     for row, column in np.argwhere(~np.isnan(scores)):
         score = scores[row, column]

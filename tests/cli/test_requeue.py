@@ -17,7 +17,7 @@ from echelon_jax.cli.main import main
 from echelon_jax.cli.train import TrainCommand
 from echelon_jax.runs import checkpoint, directory, runner
 from echelon_jax.runs.checkpoint import CheckpointError
-from echelon_jax.runs.sinks import WeightsAndBiases
+from echelon_jax.runs.weights_and_biases import WeightsAndBiases
 from echelon_jax.training.config import TrainConfig
 
 TINY = ["train", "--preset", "smoke", "--rules", "original", "--size", "20", "--size-z", "8", "--network", "original"]

@@ -79,6 +79,15 @@ def test_what_a_terminal_cannot_encode_is_replaced(encoding: str) -> None:
     assert b"done ?" in raw.getvalue()
 
 
+@pytest.mark.parametrize("errors", ["strict", "surrogateescape"])  # the second is that of the locale C
+def test_a_name_that_is_no_text_keeps_its_bytes_and_other_signs_are_replaced(errors: str) -> None:
+    stream = io.TextIOWrapper(raw := io.BytesIO(), encoding="ascii", errors=errors)
+    lenient(stream)
+    stream.write("• runs/" + os.fsdecode(b"caf\xe9"))
+    stream.flush()
+    assert raw.getvalue() == b"? runs/caf\xe9"
+
+
 def test_a_stream_that_was_told_how_to_encode_keeps_that() -> None:
     stream = io.TextIOWrapper(io.BytesIO(), encoding="ascii", errors="backslashreplace")
     lenient(stream)
