@@ -20,7 +20,6 @@ from echelon_jax.policies.heads import Heads
 from echelon_jax.testing import api_faults, api_test
 from echelon_jax.testing.checks import one_arena
 from echelon_jax.testing.scenes import DEATH, ELIMINATED, LATE, VICTIM, batch_program, gather
-from tests.helpers.adaptors import GAME
 
 BAD_ACTIONS = STATISTICS.index("bad_actions")
 
@@ -32,7 +31,8 @@ def compiled(function: Callable) -> Callable:
 
 @pytest.fixture(scope="module")
 def made():
-    return echelon_jax.make(**GAME)
+    """The version whose program the test of fingerprints compiles too."""
+    return echelon_jax.make("Echelon-original", worlds=2)
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -176,8 +176,8 @@ def test_the_game_passes_and_so_does_its_step_for_one_arena(made):
     api_test(*made, compile=jit)
 
 
-def test_a_game_without_automatic_reset_passes():
-    env, params = echelon_jax.make(**{**GAME, "observation_mode": "partial"}, auto_reset=False)
+def test_the_revised_game_in_partial_mode_without_automatic_reset_passes():
+    env, params = echelon_jax.make("5v5-28", worlds=2, observation_mode="partial", auto_reset=False)
     api_test(env, params, auto_reset=False, vmapped=False)
 
 
