@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 TRAIN ?=
 
-.PHONY: setup train train-gpu gpu-compile test test-all lint bench soak fuzz kill-test pages clean
+.PHONY: setup train train-gpu gpu-compile test test-all lint bench soak fuzz kill-test pages site clean
 
 setup: $(VENV)/.run
 
@@ -72,6 +72,13 @@ kill-test: $(VENV)/.run
 pages: $(VENV)/.run
 	$(BIN)/python -m echelon_jax.cli.configuration > docs/configuration.md
 	$(BIN)/python -m echelon_jax.runs.metric_names > docs/metrics.md
+	$(BIN)/python -m echelon_jax.env.page > docs/observations.md
+	$(BIN)/python -m echelon_jax.rules.page docs/rules.md
+
+# The pages as a site, in build/site; a warning fails.
+site: $(VENV)/.run
+	$(BIN)/python -m pip install -q -e '.[docs]'
+	$(BIN)/python -m mkdocs build --strict
 
 clean:
 	rm -rf $(VENV) .cache build *.egg-info

@@ -131,7 +131,7 @@ def run_seed(
 
     make = EnvConfig.revised if rules == "revised" else EnvConfig.original
     env_config = make(size_x=SIZES[preset], size_y=SIZES[preset], comm_dim=comm_dim)
-    config = TrainConfig.preset(preset, **{**overrides, "seed": seed}).validate()
+    config = TrainConfig.preset(preset, **{"validation_every": 0, **overrides, "seed": seed}).validate()
     resume = (folder / "checkpoints").exists()
     Runner(folder, config, env_config, resume=resume).train()
     lines = (folder / "metrics.jsonl").read_text().splitlines()

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import codecs
 import sys
 from typing import Any, TextIO
 
 from rich.console import Console
+
+LENIENT = "echelon-lenient"
 
 
 class PlainConsole(Console):
@@ -18,7 +21,7 @@ class PlainConsole(Console):
     """
 
     def __init__(self, **options: Any) -> None:
-        super().__init__(**{"markup": False, "emoji": False, **options})
+        super().__init__(**{"markup": False, "emoji": False, "highlight": False, **options})
         lenient(self.file)
 
     def on_broken_pipe(self) -> None:
@@ -26,10 +29,24 @@ class PlainConsole(Console):
         raise BrokenPipeError
 
 
+def _replaced(error: UnicodeError) -> tuple[str | bytes, int]:
+    """What stands for characters that an encoding lacks: their own bytes for those of a file name, else question marks."""
+    if not isinstance(error, UnicodeEncodeError):
+        raise error
+    lost = error.object[error.start : error.end]
+    return b"".join(bytes([ord(c) - 0xDC00]) if 0xDC80 <= ord(c) <= 0xDCFF else b"?" for c in lost), error.end
+
+
+codecs.register_error(LENIENT, _replaced)
+
+
 def lenient(stream: Any) -> None:
-    """Let a text stream replace what its encoding lacks, instead of failing on it."""
-    if getattr(stream, "errors", None) == "strict" and hasattr(stream, "reconfigure"):
-        stream.reconfigure(errors="replace")
+    """Let a text stream replace what its encoding lacks, instead of failing on it.
+
+    That is a stream that fails on everything, or, as Python opens it in the locale C, on everything but names of files.
+    """
+    if getattr(stream, "errors", None) in ("strict", "surrogateescape") and hasattr(stream, "reconfigure"):
+        stream.reconfigure(errors=LENIENT)
 
 
 def lenient_output() -> None:

@@ -7,6 +7,7 @@ import shutil
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 ROOT = Path(__file__).resolve().parents[1]
 # Before JAX is imported: small kernels gain nothing from threads, and the suite runs in two processes.
@@ -16,6 +17,10 @@ os.environ.setdefault(
     "JAX_NUM_CPU_DEVICES", "2"
 )  # for tests/training/test_devices.py; everything else runs on the first
 os.environ.setdefault("JAX_COMPILATION_CACHE_DIR", str(ROOT / ".cache" / "jax"))
+FEW_OPTIMISATIONS = (
+    "JAX_DISABLE_MOST_OPTIMIZATIONS"  # in files without the marker `optimised`; set it to false for none
+)
+ALWAYS_OPTIMISED = os.environ.setdefault(FEW_OPTIMISATIONS, "true").lower() in ("0", "false")
 os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0.5")
 # Runs are many small files, each flushed to the disk; a file system in memory, where there is room, does not wait for that.
 MEMORY = Path("/dev/shm")
@@ -50,9 +55,30 @@ def data() -> Path:
     return ROOT / "tests" / "data"
 
 
+@pytest.fixture(scope="module", autouse=True)
+def optimisation(request: pytest.FixtureRequest) -> None:
+    """Compile with few of XLA's optimisations, in this process and in those that it starts, unless the file is `optimised`.
+
+    That takes a third to nearly half off the time of compiling a step, which then runs four to five times slower. Files that hold
+    the simulator to recordings and to the reference, or that play for long, compile as users do.
+    """
+    few = not ALWAYS_OPTIMISED and request.node.get_closest_marker("optimised") is None
+    os.environ[FEW_OPTIMISATIONS] = str(few).lower()
+    if "jax" in sys.modules:
+        sys.modules["jax"].config.update("jax_disable_most_optimizations", few)
+
+
+@pytest.fixture(scope="session")
+def browser() -> Iterator[Any]:
+    """A browser for the tests of pages, or a skip with the reason."""
+    from helpers.browser import chromium
+
+    yield from chromium()
+
+
 # A worker keeps every program that it has compiled. Beyond this much memory they are dropped after a file of tests; what a later
 # file needs again comes from the persistent cache.
-MOST_MEGABYTES = int(os.environ.get("ECHELON_TEST_MEGABYTES", "2000"))
+MOST_MEGABYTES = int(os.environ.get("ECHELON_TEST_MEGABYTES", "1400"))
 
 
 def resident_megabytes() -> float:

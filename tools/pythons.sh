@@ -3,13 +3,14 @@
 #
 #   tools/pythons.sh                 every one of VERSIONS
 #   tools/pythons.sh 3.13            one of them
+#   tools/pythons.sh 3.11-oldest     the oldest Python with the oldest JAX and other packages that pyproject.toml allows
 #   tools/pythons.sh 3.13 -- -k runs what follows -- goes to pytest, in place of the quick half's folders
 #
 # Each Python gets an environment of its own under .cache/pythons, kept for the next time. Exit status 1 if a test failed.
 set -uo pipefail
 cd "$(dirname "$0")/.."
 
-VERSIONS=(3.11 3.12 3.13 3.14)
+VERSIONS=(3.11 3.12 3.13 3.14 3.11-oldest)
 # What compiles little: configuration, commands, the host's side of runs, worlds, the reference.
 QUICK=(tests/test_fields.py tests/cli tests/runs tests/rules tests/house tests/docs tests/worldgen tests/reference)
 
@@ -35,24 +36,31 @@ find_python() {
   done
 }
 
+# The package with its floors (of an oldest set) or with the newest of everything, and what the tests need.
+install() {
+  if [[ "$1" == *-oldest ]]; then
+    "$2" -m pip install -q uv && "$2" -m uv pip install -q --python "$2" --resolution lowest-direct -e . || return 1
+  fi
+  "$2" -m pip install -q -e '.[dev]'
+}
+
 failed=0
 report=()
 for version in "${VERSIONS[@]}"; do
-  python="$(find_python "$version")"
+  python="$(find_python "${version%-oldest}")"
   if [[ -z "$python" ]]; then
-    report+=("$version  not run: there is no python$version here")
+    report+=("$version  not run: there is no python${version%-oldest} here")
     continue
   fi
   place=".cache/pythons/$version"
-  if ! { [[ -x "$place/bin/python" ]] || "$python" -m venv "$place"; } ||
-    ! "$place/bin/python" -m pip install -q -e '.[dev]'; then
+  if ! { [[ -x "$place/bin/python" ]] || "$python" -m venv "$place"; } || ! install "$version" "$place/bin/python"; then
     report+=("$version  not run: its environment could not be made")
     failed=1
     continue
   fi
   # Without docstrings too: nothing may read them.
   if "$place/bin/python" -m pytest "${QUICK[@]}" && "$place/bin/python" -OO -m echelon_jax.cli.main train --help >/dev/null; then
-    report+=("$version  passed")
+    report+=("$version  passed, $("$place/bin/python" -c 'import jax, flax; print("jax", jax.__version__, "flax", flax.__version__)')")
   else
     report+=("$version  FAILED")
     failed=1

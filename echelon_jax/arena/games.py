@@ -146,11 +146,11 @@ def play_pairs(
 
 def crosstable(pairings: Sequence[Pairing], ids: Sequence[str]) -> np.ndarray:
     """Return the mean score of each entry against each other one, float64 [entries, entries]; NaN if they have not played."""
-    place = {name: i for i, name in enumerate(ids)}
+    index_of = {name: i for i, name in enumerate(ids)}
     points, games = np.zeros((2, len(ids), len(ids)))
     for row in pairings:
-        if row.a in place and row.b in place:
-            i, j = place[row.a], place[row.b]
+        if row.a in index_of and row.b in index_of:
+            i, j = index_of[row.a], index_of[row.b]
             points[i, j] += row.score * row.games
             points[j, i] += (1 - row.score) * row.games
             games[i, j] += row.games

@@ -42,12 +42,12 @@ def import_league(file: str | Path, folder: str | Path, checkpoints: str | Path 
     folder.mkdir(parents=True, exist_ok=True)
     for row in found["entries"]:
         entry = _entry(row, file)
-        place = _weights(row, checkpoints)
-        if place is None:
+        weights = _weights(row, checkpoints)
+        if weights is None:
             notes.append(f"{entry.name} is retired: its weights {row.get('ckpt_path')} are not there")
         else:
             try:
-                policy, _ = store.read_policy(place)
+                policy, _ = store.read_policy(weights)
                 fields = dataclasses.asdict(policy.env_config)
                 if game is not None and fields != game:
                     raise LeagueError("it was trained for another game than the first entry")
@@ -119,5 +119,5 @@ def _role(row: dict[str, Any]) -> str:
 
 def _weights(row: dict[str, Any], checkpoints: str | Path | None) -> Path | None:
     named = Path(str(row.get("ckpt_path", "")))
-    places = [named] if checkpoints is None else [named, Path(checkpoints) / named.name]
-    return next((place for place in places if place.is_file()), None)
+    candidates = [named] if checkpoints is None else [named, Path(checkpoints) / named.name]
+    return next((weights for weights in candidates if weights.is_file()), None)

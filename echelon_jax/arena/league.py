@@ -289,15 +289,15 @@ def rated(entries: Sequence[Entry], rows: Sequence[Pairing], period: int, system
     Raises:
         LeagueError: games of an entry that is not there.
     """
-    place = {entry.id: i for i, entry in enumerate(entries)}
+    index_of = {entry.id: i for i, entry in enumerate(entries)}
     for row in rows:
         for who in (row.a, row.b):
-            if who not in place:
+            if who not in index_of:
                 raise LeagueError(f"results must be of entries of the league, got {who!r}")
     before = Ratings(*(np.array([getattr(e, name) for e in entries], np.float64) for name in Ratings._fields))
     played = results(
-        np.array([place[row.a] for row in rows], np.int64),
-        np.array([place[row.b] for row in rows], np.int64),
+        np.array([index_of[row.a] for row in rows], np.int64),
+        np.array([index_of[row.b] for row in rows], np.int64),
         np.array([row.score for row in rows], np.float64),
         np.array([row.games for row in rows], np.float64),
     )

@@ -117,8 +117,8 @@ def to_text(data: LeagueData) -> str:
     return json.dumps(head, indent=1)[:-2] + ',\n "results": [\n  ' + ",\n  ".join(rows) + "\n ]\n}\n"
 
 
-def from_text(text: str, place: str) -> LeagueData:
-    """Return the contents of a league file's text; `place` is the file's name in messages.
+def from_text(text: str, file_name: str) -> LeagueData:
+    """Return the contents of a league file's text; `file_name` is the file's name in messages.
 
     Raises:
         LeagueError: not a league file, of a newer format, or damaged (the field is named).
@@ -126,12 +126,12 @@ def from_text(text: str, place: str) -> LeagueData:
     try:
         found = json.loads(text)
     except ValueError as error:
-        raise LeagueError(f"{place} is damaged and was left as it is: {error}") from error
+        raise LeagueError(f"{file_name} is damaged and was left as it is: {error}") from error
     if not isinstance(found, dict) or not isinstance(found.get("format"), int):
-        raise LeagueError(f"{place} is not a league file: it names no format")
+        raise LeagueError(f"{file_name} is not a league file: it names no format")
     if found["format"] > FORMAT:
         raise LeagueError(
-            f"{place} has format {found['format']}, this version reads up to {FORMAT}; update echelon-jax to use it"
+            f"{file_name} has format {found['format']}, this version reads up to {FORMAT}; update echelon-jax to use it"
         )
     try:
         data = LeagueData(
@@ -143,15 +143,15 @@ def from_text(text: str, place: str) -> LeagueData:
             periods=_whole("periods", found["periods"]),
         )
     except KeyError as error:
-        raise LeagueError(f"{place} is damaged and was left as it is: it lacks {error.args[0]}") from error
+        raise LeagueError(f"{file_name} is damaged and was left as it is: it lacks {error.args[0]}") from error
     except (TypeError, ValueError) as error:
-        raise LeagueError(f"{place} is damaged and was left as it is: {error}") from error
+        raise LeagueError(f"{file_name} is damaged and was left as it is: {error}") from error
     known = {entry.id for entry in data.entries}
     if len(known) < len(data.entries):
-        raise LeagueError(f"{place} is damaged and was left as it is: two entries have one id")
+        raise LeagueError(f"{file_name} is damaged and was left as it is: two entries have one id")
     for row in data.results:
         if row.a not in known or row.b not in known:
-            raise LeagueError(f"{place} is damaged and was left as it is: results of an entry that is not there")
+            raise LeagueError(f"{file_name} is damaged and was left as it is: results of an entry that is not there")
     return data
 
 

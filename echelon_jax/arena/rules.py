@@ -61,9 +61,9 @@ class Move(NamedTuple):
 def moves(standings: Sequence[Standing], rules: Rules) -> list[Move]:
     """Return the changes of roles after a period.
 
-    The places go to those with the highest lowered rating (rating less `conservatism` deviations) among commanders and settled
-    candidates that reach `least_rating`. A commander without a place is retired. A settled candidate is retired
-    when all places are taken and even its raised rating (rating plus as many deviations) does not reach the last commander's
+    The seats go to those with the highest lowered rating (rating less `conservatism` deviations) among commanders and settled
+    candidates that reach `least_rating`. A commander without a seat is retired. A settled candidate is retired
+    when all seats are taken and even its raised rating (rating plus as many deviations) does not reach the last commander's
     lowered rating. Anchors and the retired stay as they are.
     """
 
@@ -73,12 +73,12 @@ def moves(standings: Sequence[Standing], rules: Rules) -> list[Move]:
     settled = [i for i, s in enumerate(standings) if s.role == "candidate" and s.deviation <= rules.settled_deviation]
     seated = [i for i, s in enumerate(standings) if s.role == "commander"]
     eligible = seated + [i for i in settled if lowered(i) >= rules.least_rating]
-    # Of equals the commander keeps its place, then the earlier entry.
+    # Of equals the commander keeps its seat, then the earlier entry.
     ranked = sorted(eligible, key=lambda i: (-lowered(i), standings[i].role != "commander", i))
-    places, beyond = ranked[: rules.commanders], ranked[rules.commanders :]
+    kept, beyond = ranked[: rules.commanders], ranked[rules.commanders :]
     out = [
         Move(i, "commander", f"lowered rating {lowered(i):.0f} is among the best {rules.commanders}")
-        for i in places
+        for i in kept
         if standings[i].role == "candidate"
     ]
     out += [
@@ -86,11 +86,11 @@ def moves(standings: Sequence[Standing], rules: Rules) -> list[Move]:
         for i in beyond
         if standings[i].role == "commander"
     ]
-    if len(places) == rules.commanders:
-        threshold = lowered(places[-1])
+    if len(kept) == rules.commanders:
+        threshold = lowered(kept[-1])
         for i in settled:
             raised = standings[i].rating + rules.conservatism * standings[i].deviation
-            if i not in places and raised < threshold:
+            if i not in kept and raised < threshold:
                 out.append(
                     Move(i, "retired", f"raised rating {raised:.0f} lies below the last commander's {threshold:.0f}")
                 )

@@ -175,12 +175,12 @@ class RunLeague:
 
     def _keep(self, update: int) -> None:
         """Keep the league's file as it is after this submission."""
-        place = self.folder / HISTORY
+        history = self.folder / HISTORY
         try:
-            place.mkdir(exist_ok=True)
-            shutil.copyfile(self.folder / storage.FILE, place / f"{update:08d}.json")
+            history.mkdir(exist_ok=True)
+            shutil.copyfile(self.folder / storage.FILE, history / f"{update:08d}.json")
         except OSError as error:
-            raise LeagueError(f"cannot write to {place}: {error.strerror or error}") from error
+            raise LeagueError(f"cannot write to {history}: {error.strerror or error}") from error
 
     def _known(self, update: int, now: LeagueData) -> LeagueData:
         """The league as a run that has done so many updates knows it."""

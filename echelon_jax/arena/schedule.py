@@ -30,10 +30,10 @@ def matchmaking(entries: Sequence[Entry], pairs: int) -> list[Pair]:
     """
     candidates = round_robin(entries)
     players = list({e.id: e for pair in candidates for e in pair}.values())
-    place = {e.id: i for i, e in enumerate(players)}
+    index_of = {e.id: i for i, e in enumerate(players)}
     ratings = Ratings(*(np.array([getattr(e, name) for e in players], np.float64) for name in Ratings._fields))
-    a = np.array([place[x.id] for x, _ in candidates], np.int64)
-    b = np.array([place[y.id] for _, y in candidates], np.int64)
+    a = np.array([index_of[x.id] for x, _ in candidates], np.int64)
+    b = np.array([index_of[y.id] for _, y in candidates], np.int64)
     chance = win_probability(ratings, a, b)
     unknown = np.where([e.role == "anchor" for e in players], 0.0, ratings.deviation**2)
     free = np.ones(len(candidates), bool)

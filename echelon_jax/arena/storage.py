@@ -30,15 +30,15 @@ def read(folder: Path) -> LeagueData:
     return read_file(folder / FILE)
 
 
-def read_file(place: Path) -> LeagueData:
+def read_file(path: Path) -> LeagueData:
     """Return the league of a file, as `read` does."""
     try:
-        text = place.read_text(encoding="utf-8")
+        text = path.read_text(encoding="utf-8")
     except FileNotFoundError as error:
-        raise LeagueError(f"there is no league in {place.parent}") from error
+        raise LeagueError(f"there is no league in {path.parent}") from error
     except (OSError, UnicodeDecodeError) as error:
-        raise LeagueError(f"{place} cannot be read and was left as it is: {error}") from error
-    return from_text(text, str(place))
+        raise LeagueError(f"{path} cannot be read and was left as it is: {error}") from error
+    return from_text(text, str(path))
 
 
 def write(folder: Path, data: LeagueData) -> None:

@@ -67,10 +67,10 @@ def keep(folder: Path, policy: Policy) -> str:
         LeagueError: the folder cannot be written or the disk is full.
     """
     name = fingerprint(policy)
-    place = folder / FOLDER / name
-    if place.exists():
+    directory = folder / FOLDER / name
+    if directory.exists():
         return f"{FOLDER}/{name}"
-    partial = place.with_name(f".partial-{name}-{os.getpid()}")
+    partial = directory.with_name(f".partial-{name}-{os.getpid()}")
     try:
         shutil.rmtree(partial, ignore_errors=True)
         partial.mkdir(parents=True)
@@ -91,13 +91,13 @@ def keep(folder: Path, policy: Policy) -> str:
         (partial / "manifest.json").write_text(json.dumps(manifest, indent=1))
         tree_files.flush(partial)
         try:
-            partial.rename(place)
+            partial.rename(directory)
         except OSError:
-            if not place.exists():  # otherwise another process was first with the same content
+            if not directory.exists():  # otherwise another process was first with the same content
                 raise
-        tree_files.flush_one(place.parent)
+        tree_files.flush_one(directory.parent)
     except (OSError, ValueError) as error:  # orbax reports a full disk as a ValueError
-        raise LeagueError(f"cannot write a policy to {place.parent}: {tree_files.first_line(error)}") from error
+        raise LeagueError(f"cannot write a policy to {directory.parent}: {tree_files.first_line(error)}") from error
     finally:
         shutil.rmtree(partial, ignore_errors=True)
     return f"{FOLDER}/{name}"
@@ -121,19 +121,19 @@ class PolicyCache:
         """Number of policies in memory."""
         return len(self._held)
 
-    def get(self, place: Path) -> Policy:
-        """Return the policy in the store at `place`.
+    def get(self, directory: Path) -> Policy:
+        """Return the policy in the store at `directory`.
 
         Raises:
             LeagueError: it is missing or damaged.
         """
-        if place not in self._held:
+        if directory not in self._held:
             try:
-                policy = self._load(place)
+                policy = self._load(directory)
             except CheckpointError as error:
                 raise LeagueError(str(error)) from error
-            self._held[place] = policy
-        self._held.move_to_end(place)
+            self._held[directory] = policy
+        self._held.move_to_end(directory)
         while len(self._held) > self.limit:
             self._held.popitem(last=False)
-        return self._held[place]
+        return self._held[directory]

@@ -12,7 +12,6 @@ import dataclasses
 import json
 import os
 import platform
-import resource
 import time
 from collections.abc import Callable
 from typing import Any
@@ -21,6 +20,7 @@ from echelon_jax.cli.common import set_up_jax
 from echelon_jax.cli.compile_for import compile_for
 from echelon_jax.cli.errors import UsageError
 from echelon_jax.env.interfaces import action_layout
+from echelon_jax.system import peak_megabytes
 
 BENCHES = ("env", "train")
 SIZE = 60
@@ -196,19 +196,14 @@ def _compile(function: Any, *args: Any) -> tuple[Any, float, float]:
     return compiled, traced - start, time.perf_counter() - traced
 
 
-def _cpu_seconds() -> float:
-    used = resource.getrusage(resource.RUSAGE_SELF)
-    return used.ru_utime + used.ru_stime
-
-
 def _measure(run: Callable[[int], None], steps_per_run: int, seconds: float, warm_up: int) -> dict[str, float]:
     for i in range(warm_up):
         run(i)
-    runs, wall, cpu = 0, time.perf_counter(), _cpu_seconds()
+    runs, wall, cpu = 0, time.perf_counter(), time.process_time()
     while time.perf_counter() - wall < seconds:
         run(warm_up + runs)
         runs += 1
-    wall, cpu = time.perf_counter() - wall, _cpu_seconds() - cpu
+    wall, cpu = time.perf_counter() - wall, time.process_time() - cpu
     steps = runs * steps_per_run
     return {
         "env_steps": steps,
@@ -228,13 +223,13 @@ def _units(rate: dict[str, float], config: Any) -> dict[str, float]:
 
 
 def _peak_memory_mib() -> float:
-    """Peak resident memory of this process so far; on a GPU, peak device memory."""
+    """Peak resident memory of this process so far, 0 where the system does not say; on a GPU, peak device memory."""
     import jax
 
     stats = jax.devices()[0].memory_stats()
     if stats and "peak_bytes_in_use" in stats:
         return stats["peak_bytes_in_use"] / 2**20
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+    return peak_megabytes() or 0.0
 
 
 def _processor() -> str:

@@ -27,6 +27,8 @@ class EvaluateCommand:
 
     policy: tyro.conf.Positional[Path]
     """A checkpoint, a run directory (its last checkpoint is taken), or a policy of the zoo, zoo:NAME."""
+    at_update: int | None = None
+    """Take the checkpoint of a run that was kept of this update, instead of its last."""
     opponents: tuple[str, ...] = ("scripted", "random")
     """Opponents: `scripted`, `scripted:0.5` (its fire rate), `random`, zoo:NAME, or paths of runs or checkpoints."""
     games: int = 200
@@ -61,16 +63,17 @@ class EvaluateCommand:
         from echelon_jax.evaluation.matches import evaluate
         from echelon_jax.evaluation.recording import Recorder
         from echelon_jax.runs.checkpoint import CheckpointError
+        from echelon_jax.runs.kept import at_update
         from echelon_jax.viewing.extras import MissingExtra, drawing
 
         watched = self.gif if self.gif is not None else self.replay
         record = Recorder(watched) if watched is not None else None
         try:
             if self.out is not None:
-                drawing("matplotlib.pyplot")  # rather now than after the games
+                drawing("matplotlib.figure")  # rather now than after the games
                 self.out.mkdir(parents=True, exist_ok=True)
             result = evaluate(
-                self.policy,
+                self.policy if self.at_update is None else at_update(self.policy, self.at_update),
                 self.opponents,
                 games=self.games,
                 arenas=min(self.arenas, self.games),

@@ -2,40 +2,22 @@
 
 from __future__ import annotations
 
+import dataclasses
 import os
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from typing import Annotated
+from functools import reduce
+from operator import or_
+from typing import Annotated, Any
 
 import tyro
 
-from echelon_jax.cli.arena import ArenaCommand
-from echelon_jax.cli.bench import BenchCommand
+from echelon_jax.cli.commands import BY_NAME, COMMANDS
 from echelon_jax.cli.errors import UsageError
-from echelon_jax.cli.evaluate import EvaluateCommand
-from echelon_jax.cli.export import ExportCommand, ImportCommand
-from echelon_jax.cli.parity import ParityCommand
-from echelon_jax.cli.replay import ReplayCommand
-from echelon_jax.cli.runs import RunsCommand
-from echelon_jax.cli.train import TrainCommand
-from echelon_jax.cli.watch import WatchCommand
 from echelon_jax.terminal import lenient_output
 
 INTERRUPTED, NOBODY_READS = 130, 141
-
-Command = (
-    Annotated[TrainCommand, tyro.conf.subcommand("train")]
-    | Annotated[EvaluateCommand, tyro.conf.subcommand("evaluate")]
-    | Annotated[WatchCommand, tyro.conf.subcommand("watch")]
-    | Annotated[ReplayCommand, tyro.conf.subcommand("replay")]
-    | Annotated[RunsCommand, tyro.conf.subcommand("runs")]
-    | Annotated[ArenaCommand, tyro.conf.subcommand("arena")]
-    | Annotated[BenchCommand, tyro.conf.subcommand("bench")]
-    | Annotated[ParityCommand, tyro.conf.subcommand("parity")]
-    | Annotated[ExportCommand, tyro.conf.subcommand("export")]
-    | Annotated[ImportCommand, tyro.conf.subcommand("import")]
-)
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -46,14 +28,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     """
     lenient_output()
     with _colours_as_asked():
-        command = tyro.cli(
-            Command,  # type: ignore[arg-type]
-            prog="echelon",
-            description="Mech combat in JAX: train, evaluate, rate, measure. "
-            "Exit status: 0 done, 1 a check failed, 2 wrong input, 130 interrupted (docs/commands.md).",
-            args=sys.argv[1:] if argv is None else list(argv),
-            config=(tyro.conf.OmitArgPrefixes,),
-        )
+        command = parsed(sys.argv[1:] if argv is None else list(argv))
     try:
         status = command.run()
         sys.stdout.flush()
@@ -67,6 +42,30 @@ def main(argv: Sequence[str] | None = None) -> int:
         print("echelon: interrupted", file=sys.stderr)
         return INTERRUPTED
     return status
+
+
+def parsed(argv: Sequence[str]) -> Any:
+    """Return the command that the arguments ask for; ends the process after a help text or at a flag that does not exist.
+
+    Only the module of that command is imported. For `echelon --help` and for a wrong name none is.
+    """
+    if argv and argv[0] in BY_NAME:
+        kind, prog, rest = BY_NAME[argv[0]].load(), f"echelon {argv[0]}", argv[1:]
+        return tyro.cli(kind, prog=prog, args=list(rest), config=(tyro.conf.OmitArgPrefixes,))
+    whole = any(argument.startswith("--tyro-") for argument in argv)  # a script for completion names every flag
+    kinds = [
+        Annotated[
+            command.load() if whole else dataclasses.make_dataclass(command.kind, []),
+            tyro.conf.subcommand(command.name, description=command.text),
+        ]
+        for command in COMMANDS
+    ]
+    every: Any = reduce(or_, kinds)
+    text = (
+        "Mech combat in JAX: train, evaluate, rate, measure. "
+        "Exit status: 0 done, 1 a check failed, 2 wrong input, 130 interrupted (docs/commands.md)."
+    )
+    return tyro.cli(every, prog="echelon", description=text, args=list(argv), config=(tyro.conf.OmitArgPrefixes,))
 
 
 @contextmanager

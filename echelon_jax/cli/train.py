@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import re
 import shlex
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -39,6 +41,10 @@ class TrainCommand:
     resume: bool = False
     """Continue the run in --run-dir from its last checkpoint, with its own configuration unless a preset is named. With a preset
     or --config, start it if there is none, so that one command line both starts and requeues a run."""
+    at_update: int | None = None
+    """With --resume: continue from the checkpoint that was kept of this update; what the run did after it is removed."""
+    total_steps: int | None = None
+    """Length of the run in environment steps (decisions of an arena), instead of --updates: as many updates as hold them."""
     start_from: Path | None = None
     """Begin with the policy of this run or checkpoint, trained on other maps, teams or opponents."""
     seeds: int = 1
@@ -48,15 +54,29 @@ class TrainCommand:
     keep: int = 3
     """Number of the last checkpoints that stay."""
     keep_best: bool = True
-    """Also keep the checkpoint with the best recent win rate, in RUN/checkpoints/best."""
+    """Also keep the best checkpoint, by its validation games or by recent training games, in RUN/checkpoints/best."""
     eval_games: int = 100
     """Evaluation games against each opponent at the end; 0 for none."""
     league_games: int = 20
     """Games of every pair of a league's history at the end, for the matrix in RUN/league_matrix.png; 0 takes the training games."""
     dry_run: bool = False
     """Print shapes, memory and plan, and stop. Nothing is compiled or written."""
+    watch: bool = False
+    """Serve a page with the curves and the newest validation game while the run trains (docs/replays.md)."""
+    watch_host: str = "127.0.0.1"
+    """Address at which the page is served; by default only programs of this machine reach it."""
+    watch_port: int = 8410
+    """Port of the page, or the next free one; 0 for any."""
     wandb: str | None = None
     """Send metrics to this Weights & Biases project as well (needs the extra `wandb`)."""
+    wandb_group: str | None = None
+    """Group of that run among others, such as the seeds of one setting."""
+    wandb_tags: tuple[str, ...] = ()
+    """Its tags."""
+    wandb_offline: bool = False
+    """Keep it in RUN/wandb, without a login or a network; `wandb sync` sends it later."""
+    wandb_artifacts: bool = False
+    """Send the checkpoints and replays of the run's directory too, when the run ends."""
     time_parts: bool = False
     """Measure a rollout alone at the start, so that metrics separate rollout and update; this compiles a second program."""
     threads: int = 0
@@ -75,12 +95,18 @@ class TrainCommand:
             raise UsageError(f"keep must be a whole number from 1, got {self.keep}")
         if self.eval_games < 0 or self.eval_games % 2:
             raise UsageError(f"eval-games must be an even number from 0, got {self.eval_games}")
+        if self.wandb is None and (self.wandb_group or self.wandb_tags or self.wandb_offline or self.wandb_artifacts):
+            raise UsageError("wandb must name a project where wandb-group, -tags, -offline or -artifacts is given")
         if self.league_games < 0 or self.league_games % 2:
             raise UsageError(f"league-games must be an even number from 0, got {self.league_games}")
         if self.seeds > 1 and config.opponent == LEAGUE:
             raise UsageError("seeds must be 1 with --opponent league, whose runs each keep a league of their own")
         if self.seeds < 1:
             raise UsageError(f"seeds must be a whole number from 1, got {self.seeds}")
+        if self.at_update is not None and (not self.resume or self.seeds > 1 or self.at_update < 0):
+            raise UsageError(
+                f"at-update must be an update from 0 of one run, with --resume and without seeds, got {self.at_update}"
+            )
         if self.start_from is not None and self.seeds > 1:
             raise UsageError("start-from must be left out with seeds")
         if self.run_dir is not None and _ADDRESS.match(str(self.run_dir)):
@@ -88,6 +114,10 @@ class TrainCommand:
         checked(check_seed, config.seed + self.seeds - 1, "seed + seeds - 1")
         if self.seeds > 1 and self.time_parts:
             raise UsageError("time-parts must be left out with seeds, whose rollouts are one program")
+        if self.seeds > 1 and self.watch:
+            raise UsageError("watch must be left out with seeds: the page shows one run")
+        if not 0 <= self.watch_port <= 65535:
+            raise UsageError(f"watch-port must be a whole number from 0 to 65535, got {self.watch_port}")
         run_dir = self.run_dir or _fresh_directory(
             f"{self.preset or ('again' if self.config else DEFAULT_PRESET)}-{env_config.size_x}-seed{config.seed}"
         )
@@ -96,13 +126,19 @@ class TrainCommand:
             _require_gpu()
 
         from echelon_jax.arena.records import LeagueError
+        from echelon_jax.evaluation.validation import Validator
         from echelon_jax.policies.registry import make_network
+        from echelon_jax.runs import kept
         from echelon_jax.runs.checkpoint import CheckpointError
         from echelon_jax.runs.runner import Runner
         from echelon_jax.training.reward_weights import reward_weights
 
         checked(reward_weights, config, env_config)
         checked(make_network, config, env_config)
+        try:
+            checked(Validator, config, env_config)  # names an opponent that cannot be played, before anything is made
+        except CheckpointError as error:
+            raise UsageError(str(error)) from error
         if self.dry_run:
             from echelon_jax.cli.plan import print_plan
 
@@ -114,6 +150,7 @@ class TrainCommand:
             "keep": self.keep,
             "keep_best": self.keep_best,
             "sinks": self._sinks,
+            "validator": Validator,
         }
         run_dirs, stopped = [run_dir], False
         try:
@@ -124,20 +161,23 @@ class TrainCommand:
                 train_seeds(run_dir, config, env_config, self.seeds, on_stop=lambda: stops.append(True), **options)
                 stopped = bool(stops)
             else:
-                options |= {"start_from": self.start_from, "time_parts": self.time_parts}
+                if self.at_update:
+                    kept.at_update(run_dir, self.at_update)  # names the updates that were kept
+                options |= {"start_from": self.start_from, "time_parts": self.time_parts, "at": self.at_update}
                 if config.opponent == LEAGUE:
                     from echelon_jax.arena.run_league import RunLeague
 
                     options["companion"] = checked(RunLeague, run_dir, config, env_config)
-                runner = Runner(run_dir, config, env_config, **options)
-                runner.train()
+                with self._watched(run_dir, config, env_config, options):
+                    runner = Runner(run_dir, config, env_config, **options)
+                    runner.train()
                 stopped = runner.stopped
             if stopped:  # whoever stops a run gives it seconds, and evaluation games take minutes
                 for path in run_dirs:
                     print(f"evaluate it with: echelon evaluate {shlex.quote(str(path))}")
             elif self.eval_games:
                 for path in run_dirs:
-                    self._evaluate(path, config.seed)
+                    self._evaluate(path, config)
             if config.opponent == LEAGUE and not stopped:
                 self._write_matrix(run_dir, config.seed)
         except (CheckpointError, LeagueError) as error:
@@ -168,9 +208,28 @@ class TrainCommand:
         if saved is None:
             preset = self.preset or DEFAULT_PRESET
             env_config = self.game.config(DEFAULT_SIZE[preset])
-            return checked(TrainConfig.preset(preset, **changes).validate), env_config
+            return checked(self._with_length(TrainConfig.preset(preset, **changes)).validate), env_config
         train, env = read_configuration(saved)
-        return checked(TrainConfig(**{**train, **changes}).validate), self.game.config(DEFAULT_SIZE["cpu"], env)
+        config = self._with_length(TrainConfig(**{**train, **changes}))
+        return checked(config.validate), self.game.config(DEFAULT_SIZE["cpu"], env)
+
+    @contextlib.contextmanager
+    def _watched(
+        self, run_dir: Path, config: TrainConfig, env_config: EnvConfig, options: dict[str, Any]
+    ) -> Iterator[None]:
+        """With --watch, serve the page of a run; `options`, those of its Runner, get what feeds it."""
+        if not self.watch:
+            yield
+            return
+        from echelon_jax.cli.live import live_page
+
+        with live_page(run_dir, config, env_config, self.watch_host, self.watch_port, self.at_update) as (
+            feed,
+            validator,
+        ):
+            options["sinks"] = lambda run_dir, described: [*self._sinks(run_dir, described), feed]
+            options["validator"] = validator
+            yield
 
     def _set_up(self, config: TrainConfig, run_dir: Path) -> TrainConfig:
         """Start JAX with the devices that the run needs, and return the configuration with their number."""
@@ -192,11 +251,23 @@ class TrainCommand:
     def _sinks(self, run_dir: Path, described: dict[str, Any]) -> list[Any]:
         if self.wandb is None:
             return []
-        from echelon_jax.runs.sinks import WeightsAndBiases
+        from echelon_jax.runs.weights_and_biases import Options, WeightsAndBiases
 
-        return [WeightsAndBiases(self.wandb, run_dir, described)]
+        options = Options(self.wandb_group, self.wandb_tags, self.wandb_offline, self.wandb_artifacts)
+        return [WeightsAndBiases(self.wandb, run_dir, described, options)]
 
-    def _evaluate(self, run_dir: Path, seed: int) -> None:
+    def _with_length(self, config: TrainConfig) -> TrainConfig:
+        """The configuration with as many updates as `total_steps` asks for, in whole calls."""
+        if self.total_steps is None:
+            return config
+        if "updates" in given(self.train):
+            raise UsageError("total-steps and updates exclude each other: both say how long the run is")
+        if self.total_steps < 1:
+            raise UsageError(f"total-steps must be a whole number from 1, got {self.total_steps}")
+        calls = -(-self.total_steps // (config.decisions_per_update * config.updates_per_call))
+        return dataclasses.replace(config, updates=calls * config.updates_per_call)
+
+    def _evaluate(self, run_dir: Path, config: TrainConfig) -> None:
         import json
 
         from echelon_jax.cli.evaluate import show_progress
@@ -208,7 +279,10 @@ class TrainCommand:
         policy, console = load_policy(run_dir), PlainConsole()
         console.print(f"Playing {self.eval_games} evaluation games on maps that training never saw ...")
         opponents, games = ("scripted", "random"), self.eval_games
-        results = evaluate(policy, opponents, games=games, arenas=games, seed=seed, progress=show_progress).against
+        # Side by side as in a validation, so that the same compiled program plays them.
+        arenas = min(games, config.validation_games) if config.validation_every else games
+        evaluation = evaluate(policy, opponents, games=games, arenas=arenas, seed=config.seed, progress=show_progress)
+        results = evaluation.against
         (run_dir / "evaluation.json").write_text(json.dumps(results, indent=1))
         console.print(games_table(f"{run_dir} after update {policy.update}", results))
         console.print(behaviour_table(results))

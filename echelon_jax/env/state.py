@@ -69,6 +69,12 @@ class EnvState(flax.struct.PyTreeNode):
     winner: Int32[Array, " arenas"]  # index into WINNERS; meaningful once episode_over
     memory: ObservationMemory | None = None  # only with the modern observation
 
+    def _repr_html_(self) -> str:
+        """A picture and tables in a notebook."""
+        from echelon_jax.env.html import state_html
+
+        return state_html(self)
+
 
 class Bank(flax.struct.PyTreeNode):
     """Worlds on the device; a reset copies one row. `observation` and `contact_slots` are what a reset to it shows."""

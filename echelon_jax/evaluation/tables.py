@@ -1,54 +1,66 @@
-"""Evaluation results as tables for a terminal."""
+"""Evaluation results as tables for a terminal of 80 columns: a row for each number, a column for each opponent."""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from rich import box
+from rich.console import Group
 from rich.table import Table
+from rich.text import Text
+
+ABREAST = 3  # opponents in one table; more of them are shown in several tables
+WIDEST = 16  # of a column; the name of an opponent goes on in the next line
 
 
-def games_table(title: str, rows: dict[str, dict[str, float | int]]) -> Table:
-    """Return a table of results with one row per opponent; numbers of both sides are per game."""
-    table = Table(title=title)
-    for name in ("opponent", "games", "win rate", "95 % interval", "W/D/L", "zone share", "kills", "damage", "seconds"):
-        table.add_column(name, justify="left" if name == "opponent" else "right")
-    for opponent, s in rows.items():
-        table.add_row(
-            opponent,
-            f"{s['games']}",
-            f"{s['win_rate']:.0%}",
-            f"{s['win_rate_low']:.0%} to {s['win_rate_high']:.0%}",
-            f"{s['wins']}/{s['draws']}/{s['losses']}",
-            f"{s['zone_share']:.0%}",
-            f"{s['kills_own']:.1f} : {s['kills_other']:.1f}",
-            f"{s['damage_own']:.0f} : {s['damage_other']:.0f}",
-            f"{s['length_seconds']:.0f}",
-        )
-    return table
+def games_table(title: str, rows: Mapping[str, Mapping[str, float | int]]) -> Group:
+    """Return tables of results with one column per opponent; "a : b" is the policy's number and the opponent's, per game."""
+    shown: dict[str, Callable[[Any], str]] = {
+        "games": lambda s: f"{s['games']}",
+        "win rate": lambda s: f"{s['win_rate']:.0%}",
+        "95 % interval": lambda s: f"{s['win_rate_low']:.0%} to {s['win_rate_high']:.0%}",
+        "won, drawn, lost": lambda s: f"{s['wins']}, {s['draws']}, {s['losses']}",
+        "zone share": lambda s: f"{s['zone_share']:.0%}",
+        "kills": lambda s: f"{s['kills_own']:.1f} : {s['kills_other']:.1f}",
+        "damage": lambda s: f"{s['damage_own']:.0f} : {s['damage_other']:.0f}",
+        "seconds of play": lambda s: f"{s['length_seconds']:.0f}",
+    }
+    return _tables(title, list(rows), {name: [read(s) for s in rows.values()] for name, read in shown.items()})
 
 
-def behaviour_table(rows: dict[str, dict[str, Any]]) -> Table:
-    """Return a table of behaviour with one row per opponent and side."""
-    table = Table(title="how they were played (docs/evaluation.md)")
-    columns = {
+def behaviour_table(rows: Mapping[str, Mapping[str, Any]]) -> Group:
+    """Return tables of behaviour with one column per opponent: the policy's number, and that of its opponent."""
+    shown: dict[str, Callable[[Any], float | None]] = {
         "time in zone": lambda b: b["zone"]["in_zone"],
-        "first there": lambda b: b["zone"]["first_seconds"],
+        "first there, s": lambda b: b["zone"]["first_seconds"],
         "gun shots in reach": lambda b: b["gun_shots_in_reach"],
         "chances taken": lambda b: b["chances_taken"],
         "heat": lambda b: b["heat"]["mean"],
-        "over cap": lambda b: b["heat"]["over_cap"],
-        "vents hot": lambda b: b["heat"]["vents_when_hot"],
-        "vents cool": lambda b: b["heat"]["vents_when_cool"],
+        "time over cap": lambda b: b["heat"]["over_cap"],
+        "vents when hot": lambda b: b["heat"]["vents_when_hot"],
+        "vents when cool": lambda b: b["heat"]["vents_when_cool"],
     }
-    table.add_column("side")
-    for name in columns:
-        table.add_column(name, justify="right")
-    for opponent, row in rows.items():
-        for side, whose in ((f"against {opponent}", "own"), (f"{opponent}", "other")):
-            values = {name: read(row["behaviour"][whose]) for name, read in columns.items()}
-            shown = [
-                "-" if value is None else f"{value:.1f} s" if name == "first there" else f"{value:.0%}"
-                for name, value in values.items()
-            ]
-            table.add_row(side, *shown)
-    return table
+
+    def pair(name: str, behaviour: Mapping[str, Any]) -> str:
+        values = (shown[name](behaviour[whose]) for whose in ("own", "other"))
+        form = ".1f" if name.endswith(", s") else ".0%"
+        return " : ".join("-" if value is None else format(value, form) for value in values)
+
+    cells = {name: [pair(name, row["behaviour"]) for row in rows.values()] for name in shown}
+    return _tables("how they were played, policy : opponent (docs/evaluation.md)", list(rows), cells)
+
+
+def _tables(title: str, opponents: Sequence[str], cells: Mapping[str, Sequence[str]]) -> Group:
+    """A title, and tables of a few opponents each; a table with too many columns would cut its headings."""
+    parts: list[Any] = [Text(title)]
+    for start in range(0, len(opponents), ABREAST):
+        some = slice(start, start + ABREAST)
+        table = Table(box=box.SIMPLE_HEAD)
+        table.add_column("against", no_wrap=True)
+        for name in opponents[some]:
+            table.add_column(Text(name), justify="right", overflow="fold", max_width=WIDEST)
+        for label, values in cells.items():
+            table.add_row(label, *values[some])
+        parts.append(table)
+    return Group(*parts)

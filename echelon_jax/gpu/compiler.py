@@ -80,7 +80,7 @@ def environment(graphs: bool, dump: Path) -> dict[str, str]:
         "JAX_PLATFORMS": "cpu",  # what is not compiled for the target runs here
         "JAX_ENABLE_COMPILATION_CACHE": "false",  # a program out of the cache would dump nothing
         "TF_CPP_MIN_LOG_LEVEL": "3",
-        "PYTHONPATH": os.pathsep.join(place for place in path if place),
+        "PYTHONPATH": os.pathsep.join(folder for folder in path if folder),
         ENVIRONMENT_VARIABLE: os.environ.get(ENVIRONMENT_VARIABLE, "gpu"),  # loop widths, whatever runs the tracing
         "XLA_FLAGS": xla_flags(graphs, dump, os.environ.get("XLA_FLAGS", "")),
     }

@@ -81,9 +81,9 @@ class Frames:
         # Some versions print a parent's number one too high, so that the first frame is its own parent.
         shift = 1 if frames.get(1, {}).get("parent_frame_id") == 1 else 0
         for number, row in frames.items():
-            place = _fields(tables["FileLocations"][row["file_location_id"]])
-            ours = is_ours(files[place["file_name_id"]].strip('"'), package)
-            name = functions[place["function_name_id"]].strip('"').split(".<locals>")[0]
+            location = _fields(tables["FileLocations"][row["file_location_id"]])
+            ours = is_ours(files[location["file_name_id"]].strip('"'), package)
+            name = functions[location["function_name_id"]].strip('"').split(".<locals>")[0]
             self._own[number] = name if ours else None
             self._parent[number] = row.get("parent_frame_id", 0) - shift
         self._known: dict[int, tuple[str, ...]] = {0: ()}

@@ -1,4 +1,4 @@
-"""What a compile for a GPU tells, as one JSON-able dictionary and as a table."""
+"""The results of a compilation for a GPU, as one JSON-able dictionary and as a table."""
 
 from __future__ import annotations
 
@@ -97,8 +97,8 @@ def compile_and_describe(
         NoCompiler, CompileFailed, ValueError: as `compile_program`.
         UnknownListing: as `read_dump`.
     """
-    with tempfile.TemporaryDirectory(prefix="echelon-gpu-") as place:
-        compiled = compile_program(request, Path(place))
+    with tempfile.TemporaryDirectory(prefix="echelon-gpu-") as folder:
+        compiled = compile_program(request, Path(folder))
         dump = read_dump(compiled.dump)
         from_where = (trips_from or "one iteration each") if loops_asking(dump.thunks) else "none needed"
         return describe(request, compiled, dump, model or Model.read(), trips or {}, from_where)

@@ -102,14 +102,14 @@ def trace_env(arenas: int, size: int, steps: int, rules: str, dump: Path | None)
     for _ in range(steps):
         state, _ = compiled(keys, state, actions, params)
     jax.block_until_ready(state)
-    with tempfile.TemporaryDirectory() as place:
+    with tempfile.TemporaryDirectory() as scratch:
         start = time.perf_counter()
-        with jax.profiler.trace(place):
+        with jax.profiler.trace(scratch):
             for _ in range(steps):
                 state, _ = compiled(keys, state, actions, params)
             jax.block_until_ready(state)
         wall = time.perf_counter() - start
-        files = sorted(Path(place).rglob("*.trace.json.gz"))
+        files = sorted(Path(scratch).rglob("*.trace.json.gz"))
         trace = json.loads(gzip.decompress(files[-1].read_bytes())) if files else {"traceEvents": []}
     events = kernel_events(trace)
     program = read_instructions(compiled.as_text() or "")
@@ -140,8 +140,8 @@ def main(argv: list[str] | None = None) -> int:
     parser.add_argument("--steps", type=int, default=4)
     parser.add_argument("--rules", default="original")
     asked = parser.parse_args(argv)
-    with tempfile.TemporaryDirectory(prefix="echelon-gpu-") as place:
-        dump = Path(place)
+    with tempfile.TemporaryDirectory(prefix="echelon-gpu-") as scratch:
+        dump = Path(scratch)
         told = os.environ.get("XLA_FLAGS", "")
         os.environ["XLA_FLAGS"] = f"{told} --xla_dump_to={dump} --xla_dump_hlo_as_text".strip()
         os.environ["JAX_ENABLE_COMPILATION_CACHE"] = "false"

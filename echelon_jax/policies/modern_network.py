@@ -143,23 +143,29 @@ class ModernModule(nn.Module):
         own, structure = observation.own, self.structure
         runs = [*structure.numbers, *((g.start, g.stop) for g in structure.slots if g.name not in SETS)]
         numbers = jnp.concatenate([own[..., start:stop] for start, stop in sorted(runs)], -1)
-        me = nn.relu(self.self_layer(numbers))
+        me = self._seen("self_layer", nn.relu(self.self_layer(numbers)))
         parts, targets = [me], None
         for i, group in enumerate(self._sets()):
             pooled, embedded = self._pool(i, group, own, me)
+            self._seen(f"slot_layers_{i}", embedded)
             parts.append(pooled)
             if group.name == structure.targets:
                 targets = embedded
         assert targets is not None
-        for layer, (start, stop) in zip(self.plane_layers, structure.planes, strict=True):
-            parts.append(nn.relu(layer(own[..., start:stop])))
-        arena = nn.relu(self.shared_layer(observation.shared.astype(jnp.float32)))
+        for i, (layer, (start, stop)) in enumerate(zip(self.plane_layers, structure.planes, strict=True)):
+            parts.append(self._seen(f"plane_layers_{i}", nn.relu(layer(own[..., start:stop]))))
+        arena = self._seen("shared_layer", nn.relu(self.shared_layer(observation.shared.astype(jnp.float32))))
         parts.append(jnp.broadcast_to(arena[..., None, :], (*own.shape[:-1], arena.shape[-1])))
         x = self.trunk_layer(jnp.concatenate(parts, -1))
         if self.layer_norm:
             x = self.norm_before(x)
         alive = (own[..., structure.alive[0] : structure.alive[1]] > 0).any(-1)
-        return nn.relu(x), targets, alive
+        return self._seen("trunk_layer", nn.relu(x)), targets, alive
+
+    def _seen(self, name: str, x: Array) -> Array:
+        """Hand the output of a ReLU layer on, and keep it for `ModernNetwork.activations` if that asks."""
+        self.sow("activations", f"{name}_out", x)  # a name of its own: layers and what they keep share one scope
+        return x
 
     # -- The memory --------------------------------------------------------------------------------------------------------
 
@@ -369,3 +375,21 @@ class ModernNetwork:
     def clip_params(self, params: Params) -> Params:
         """Return the parameters unchanged, because none has a range."""
         return params
+
+    def activations(self, params: Params, observation: Observation) -> dict[str, Array]:
+        """Return the outputs of the ReLU layers before the memory by layer; none with class networks, which are five networks."""
+        if self.class_networks:
+            return {}
+        kept = self.module.apply({"params": params}, observation, method="encode", mutable=["activations"])[1]
+        return {name.removesuffix("_out"): x for name, (x,) in kept["activations"].items()}
+
+    def gradient_parts(self, grads: Params) -> dict[str, Params]:
+        """Return the parts of a gradient by layer; the last policy layer is split by head, as `head/throttle`."""
+        parts = {name: tree for name, tree in grads.items() if name not in ("head_layer", "pointer_layer")}
+        place = 0
+        for name, size in self.module._outputs().items():
+            own = slice(place, place + size)
+            parts[f"head/{name}"] = jax.tree.map(lambda x, own=own: x[..., own], grads["head_layer"])
+            place += size
+        parts["head/target"] = (parts["head/target"], grads["pointer_layer"])
+        return parts

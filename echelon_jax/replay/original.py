@@ -193,9 +193,9 @@ def _events(frames: list[Any], ids: list[str], substeps: int) -> dict[str, np.nd
             )
             who = index.get(event.get(a, ""), HAZARD if kind == "kill" else -1)
             target = index.get(event.get(b, ""), -1)
-            place = event.get("pos") or frame["mechs"][ids[max(target, 0)]]["pos"]
+            position = event.get("pos") or frame["mechs"][ids[max(target, 0)]]["pos"]
             amount = float(event.get("radius", event.get("damage", 0.0)))
-            rows.append(((number + 1) * substeps, EVENT[kind], weapon, who, target, flags, amount, place))
+            rows.append(((number + 1) * substeps, EVENT[kind], weapon, who, target, flags, amount, position))
     return event_arrays(rows)
 
 
@@ -206,12 +206,12 @@ def _clouds(frames: list[Any], substeps: int) -> dict[str, np.ndarray]:
     for number, frame in enumerate(frames):
         time = (number + 1) * substeps
         now = {tuple(float(x) for x in cloud["pos"]) for cloud in frame["smoke_clouds"]}
-        for place in now:
-            running.setdefault(place, [time, time])[1] = time
-        for place in [place for place in running if place not in now]:
-            first, last = running.pop(place)
-            done.append((first, last, place))
-    done += [(first, last, place) for place, (first, last) in running.items()]
+        for position in now:
+            running.setdefault(position, [time, time])[1] = time
+        for position in [position for position in running if position not in now]:
+            first, last = running.pop(position)
+            done.append((first, last, position))
+    done += [(first, last, position) for position, (first, last) in running.items()]
     done.sort(key=lambda cloud: cloud[0])
     return {
         "cloud_start": np.array([c[0] for c in done], np.int32),

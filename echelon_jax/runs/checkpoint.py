@@ -28,13 +28,13 @@ from echelon_jax.policies.normalize import empty_moments
 from echelon_jax.policies.registry import NetworkFactory, given_network
 from echelon_jax.runs import migrations, tree_files, zoo
 from echelon_jax.runs.checkpoint_files import (
-    BEST,
     MANIFEST,
     PARTIAL,
     REPLACED,
+    TRAINING_GAMES,
     best_score,
-    link,
     put,
+    put_best,
     reason_of,
     repair,
     whole_checkpoints,
@@ -47,7 +47,11 @@ from echelon_jax.training.config import TrainConfig
 from echelon_jax.training.trainer import TrainState
 
 # Of the TrainConfig when a run is resumed.
-MAY_CHANGE = ("updates", "updates_per_call", *(f.name for f in dataclasses.fields(TrainConfig) if "guard" in f.name))
+MAY_CHANGE = (
+    "updates",
+    "updates_per_call",
+    *(f.name for f in dataclasses.fields(TrainConfig) if f.name.startswith(("guard", "validation_"))),
+)
 _POLICY_FIELDS = ("params", "observation_moments")
 
 
@@ -107,8 +111,12 @@ def snapshot(
     run: str | None = None,
     bank: Bank | None = None,
     score: float | None = None,
+    scored_by: str = TRAINING_GAMES,
 ) -> Snapshot:
-    """Copy a state to the host. The state may be consumed afterwards. `extra` is any JSON data of the caller."""
+    """Copy a state to the host. The state may be consumed afterwards. `extra` is any JSON data of the caller.
+
+    The best checkpoint is that with the highest `score`; `scored_by` says what the score is made of.
+    """
     fields = {f.name: getattr(state, f.name) for f in dataclasses.fields(state)}
     policy = {name: fields.pop(name) for name in _POLICY_FIELDS}
     manifest = {
@@ -120,6 +128,7 @@ def snapshot(
         "observation_layout": layout_hash(env_config),
         "bank": None if bank is None else dataclasses.asdict(bank),
         "score": score,
+        "scored_by": scored_by,
         "numerics": numerics(),
         "extra": dict(extra or {}),
     }
@@ -129,7 +138,7 @@ def snapshot(
 def write(run_dir: str | Path, snap: Snapshot, keep: int = 3, keep_best: bool = True) -> Path:
     """Write a snapshot, remove all but the last `keep` (and the best), and return its directory.
 
-    It becomes the best if its score is no lower than that of the best so far.
+    It becomes the best if its score is no lower than that of the best so far, or if that has a score of another kind.
 
     Raises:
         CheckpointError: the directory cannot be written or the disk is full; earlier checkpoints stay.
@@ -149,10 +158,8 @@ def write(run_dir: str | Path, snap: Snapshot, keep: int = 3, keep_best: bool = 
         (partial / MANIFEST).write_text(json.dumps(manifest, indent=1))
         tree_files.flush(partial)
         put(partial, target)
-        if keep_best and snap.score is not None and snap.score >= best_score(folder):
-            copy = folder / f"{PARTIAL}best"
-            shutil.copytree(target, copy, copy_function=link)
-            put(copy, folder / BEST)
+        if keep_best and snap.score is not None and snap.score >= best_score(folder, snap.manifest["scored_by"]):
+            put_best(folder, target)
         for old in whole_checkpoints(folder)[:-keep]:
             # Not whole from the first moment on: a removal that is cut short leaves no half checkpoint.
             gone = old.rename(folder / f"{PARTIAL}{old.name}")

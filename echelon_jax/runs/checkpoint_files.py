@@ -12,6 +12,7 @@ from echelon_jax.runs import tree_files
 from echelon_jax.runs.tree_files import first_line
 
 BEST = "best"
+TRAINING_GAMES = "training games"  # what a score is made of where no validation games are played
 MANIFEST = "manifest.json"
 PARTIAL, REPLACED = ".partial-", ".replaced-"
 
@@ -52,10 +53,19 @@ def put(new: Path, target: Path) -> None:
     shutil.rmtree(aside, ignore_errors=True)
 
 
-def best_score(folder: Path) -> float:
-    """The best score so far; -inf if there is none or it cannot be read."""
+def put_best(folder: Path, path: Path) -> None:
+    """Let a whole checkpoint be the best one as well."""
+    copy = folder / f"{PARTIAL}best"
+    shutil.copytree(path, copy, copy_function=link)
+    put(copy, folder / BEST)
+
+
+def best_score(folder: Path, scored_by: str) -> float:
+    """The best score of a kind so far; -inf if there is none or it cannot be read."""
     try:
-        return float(json.loads((folder / BEST / MANIFEST).read_text())["score"])
+        manifest = json.loads((folder / BEST / MANIFEST).read_text())
+        same_kind = manifest.get("scored_by", TRAINING_GAMES) == scored_by
+        return float(manifest["score"]) if same_kind else float("-inf")
     except (FileNotFoundError, ValueError, KeyError, TypeError):
         return float("-inf")
 

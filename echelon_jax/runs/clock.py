@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import resource
-import sys
 import time
 from collections.abc import Callable
 from typing import Any
@@ -14,18 +11,7 @@ import jax
 
 def cpu_seconds() -> float:
     """Return the processor time that this process has used, all its threads together."""
-    used = resource.getrusage(resource.RUSAGE_SELF)
-    return used.ru_utime + used.ru_stime
-
-
-def host_megabytes() -> float:
-    """Return the memory of this process in MiB: the present amount on Linux, the largest amount elsewhere."""
-    try:
-        with open("/proc/self/statm") as file:
-            return int(file.read().split()[1]) * os.sysconf("SC_PAGE_SIZE") / 2**20
-    except OSError:
-        most = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-        return most / (2**20 if sys.platform == "darwin" else 2**10)
+    return time.process_time()
 
 
 def device_megabytes() -> float | None:

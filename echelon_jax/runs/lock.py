@@ -13,11 +13,7 @@ import warnings
 from pathlib import Path
 
 from echelon_jax.runs.checkpoint import CheckpointError
-
-try:
-    import fcntl
-except ImportError:  # pragma: no cover  (a system without record locks)
-    fcntl = None  # type: ignore[assignment]
+from echelon_jax.system import try_lock
 
 _HELD_BY_ANOTHER = (errno.EACCES, errno.EAGAIN)  # what POSIX lets lockf answer then; everything else is no answer
 _TRIES = 20  # a directory that a refused start removes at this moment is made again
@@ -88,16 +84,14 @@ class RunLock:
         return same
 
     def _lock(self, descriptor: int) -> None:
-        if fcntl is None:
-            reason = "this system has no record locks"
-        else:
-            try:
-                fcntl.lockf(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        try:
+            if try_lock(descriptor):
                 return
-            except OSError as error:
-                if error.errno in _HELD_BY_ANOTHER:
-                    raise CheckpointError(f"another process is training in {self.path.parent}") from error
-                reason = f"its file system cannot lock files ({error.strerror or error})"
+            reason = "this system has no record locks"
+        except OSError as error:
+            if error.errno in _HELD_BY_ANOTHER:
+                raise CheckpointError(f"another process is training in {self.path.parent}") from error
+            reason = f"its file system cannot lock files ({error.strerror or error})"
         message = f"{self.path.parent} is not protected against a second process: {reason}"
         warnings.warn(message, RuntimeWarning, stacklevel=4)
 

@@ -21,7 +21,7 @@ MEANINGS: dict[str, dict[str, str]] = {
         "seconds/rollout": "time of one rollout alone, measured once before training with `--time-parts`; null without that flag, "
         "because a call is one fused program",
         "seconds/update": "time of one update without its rollout: `seconds/call` per update minus `seconds/rollout`",
-        "memory/host_mb": "memory of the process, MiB",
+        "memory/host_mb": "memory of the process, MiB; null on Windows",
         "memory/device_mb": "largest memory of the device so far, MiB; null on the CPU, which does not report it",
     },
     "The game, over episodes that ended in the call": {
@@ -66,9 +66,21 @@ MEANINGS: dict[str, dict[str, str]] = {
         "update/head_kl/*": "KL of a head",
         "update/head_clip_fraction/*": "clip fraction of a head",
         "update/grad_norm": "global norm of the gradient before clipping",
+        "update/grad_norm/*": "the same of a part of the network, by its layer; the squares add up to that of the whole",
+        "update/grad_norm/head/*": "the same of the part of the last layer that makes a head's outputs (modern network)",
+        "update/dead_units/*": "share of a ReLU layer's units that are 0 for every living mech in four decisions of the last "
+        "rollout (modern network)",
         "update/update_ratio": "norm of the parameter step divided by the norm of the parameters",
         "update/skipped": "share of gradient steps left out because something was not finite",
         "update/stopped": "share of gradient steps left out because the KL was too large",
+    },
+    "Validation (docs/evaluation.md); null in the lines of updates without one, absent in runs without any": {
+        "validation/score": "mean score over opponents: win 1, draw 1/2, loss 0; the best checkpoint has the highest",
+        "validation/win_rate": "mean win rate over opponents",
+        "validation/win_rate/against_*": "win rate against the opponent of that name",
+        "validation/zone_share/against_*": "the policy's share of all zone seconds against it",
+        "validation/return/against_*": "mean sum of rewards of a mech of the policy over a game against it",
+        "seconds/validation": "wall time of the games; `seconds/call` of that call includes it",
     },
     "The league (docs/selfplay.md), only with `--opponent league`; null before the first submission": {
         "league/rating": "rating of the policy that was submitted last",

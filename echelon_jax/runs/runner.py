@@ -33,9 +33,9 @@ from echelon_jax.env.reward_terms import term_names
 from echelon_jax.env.state import EnvParams
 from echelon_jax.intervals import wilson
 from echelon_jax.policies.registry import make_network
-from echelon_jax.runs import checkpoint, directory
+from echelon_jax.runs import checkpoint, directory, kept
 from echelon_jax.runs.checkpoint import Bank, CheckpointError, Manifest
-from echelon_jax.runs.clock import CallClock, device_megabytes, host_megabytes, time_rollout
+from echelon_jax.runs.clock import CallClock, device_megabytes, time_rollout
 from echelon_jax.runs.companion import Companion
 from echelon_jax.runs.description import describe, write_summary
 from echelon_jax.runs.devices import settled
@@ -43,10 +43,13 @@ from echelon_jax.runs.directory import Claim
 from echelon_jax.runs.guard_log import GuardLog
 from echelon_jax.runs.lock import RunLock
 from echelon_jax.runs.progress import Progress
+from echelon_jax.runs.ratio_log import RatioLog
 from echelon_jax.runs.saver import Saver
 from echelon_jax.runs.sinks import JsonLines, Sink, Sinks, TensorBoard, drop_lines_after
 from echelon_jax.runs.tree_files import digest
+from echelon_jax.runs.validation import MakeValidator, Validations
 from echelon_jax.runs.warm_start import load_fitting, warm
+from echelon_jax.system import resident_megabytes
 from echelon_jax.training import guard
 from echelon_jax.training.config import TrainConfig
 from echelon_jax.training.curriculum import parse, values_at
@@ -71,6 +74,7 @@ class Runner:
         keep, keep_best: how many of the last checkpoints stay, and whether the best one stays (docs/reliability.md).
         sinks: makes what metrics go to besides metrics.jsonl and TensorBoard, from the directory and what config.json holds.
         time_parts: measure a rollout alone before training, which compiles a second program.
+        validator: makes what plays the validation games; needed where `config.validation_every` is not 0.
         companion: may change the state between calls, and tells metrics; a league needs one.
         compile_call: compiles the call, from the trainer, a state and the parameters of the environment (`seeds` shares one).
 
@@ -93,6 +97,7 @@ class Runner:
         progress: Progress | None = None,
         sinks: Callable[[Path, dict[str, Any]], Sequence[Sink]] = lambda run_dir, described: (),
         time_parts: bool = False,
+        validator: MakeValidator | None = None,
         companion: Companion | None = None,
         compile_call: Callable[[Train, TrainState, EnvParams], Callable[..., Any]] | None = None,
     ) -> None:
@@ -108,6 +113,7 @@ class Runner:
         for stage in self.stages:  # what a reward does not have is said before anything is written
             self._rewards(values_at(self.stages, stage.update))
         make_network(config, env_config)  # refuses what does not go together, before anything is written
+        self.validations = Validations(validator, config, env_config)
         self.stopped = False
         self.claim = directory.look(run_dir, config, env_config, resume, at)  # refuses before anything is made
         told = None if self.claim.described is None else self.claim.described.get("start_from")
@@ -173,6 +179,7 @@ class Runner:
             self.began = True
             for name in ("metrics.jsonl", "events.jsonl"):
                 drop_lines_after(self.run_dir / name, done)
+            kept.drop_after(self.run_dir, done)
             sinks.sinks[:0] = [JsonLines(self.run_dir), TensorBoard(self.run_dir, done)]
             with StopOnSignal(self.stop, self.progress), saver:
                 return self._loop(call, state, env, env_params, feeder, slices, slice_size, sinks, saver)
@@ -219,6 +226,7 @@ class Runner:
         extra = {} if self.resumed is None else self.resumed.extra
         games: deque[list[float]] = deque(extra.get("games", []), maxlen=WINDOW)  # wins and games of each call
         clock, started = CallClock(), time.perf_counter()
+        ratios = RatioLog(self.run_dir, self.heads, config.ratio_alarm)
 
         def report(at: int, device_metrics: Metrics, told: dict[str, float | None]) -> None:
             """Wait for a call, fetch its metrics, and hand them on. The next call is already running."""
@@ -234,11 +242,14 @@ class Runner:
             played = line["episodes"] or 0.0
             games.append([round((line["win_rate"] or 0.0) * played), played])
             line |= self.guard_log.take(metrics.guard, at)
+            line |= self.validations.line(at)
+            ratios.take(metrics.update.worst, at)
             sinks.write(line)
             self.progress.advance(at, line, summarize(list(window), team, self.heads, config.opponent, terms))
 
         def save() -> None:
             wins, played = (sum(column) for column in zip(*games, strict=True)) if games else (0.0, 0.0)
+            trained, validated = wilson(wins, int(played))[0], self.validations.score(update)
             saver.save(
                 checkpoint.snapshot(
                     state,
@@ -247,7 +258,8 @@ class Runner:
                     extra={**extra, "games": list(games), **self._remembered()},
                     run=self.claim.run_id,
                     bank=self._bank(update),
-                    score=wilson(wins, int(played))[0],
+                    score=validated if config.validation_every else trained,
+                    scored_by=self.validations.scored_by,
                 )
             )
 
@@ -273,7 +285,11 @@ class Runner:
             if self.companion is not None:
                 state = self.companion.after_call(state)
             waiting = update, metrics, {} if self.companion is None else self.companion.metrics()
-            if begins_save(update, config.updates_per_call, self.save_every) and update < config.updates:
+            validates = self.validations.due(update)
+            if validates:
+                self.validations.play(state, update)
+            saves = validates or begins_save(update, config.updates_per_call, self.save_every)
+            if saves and update < config.updates:
                 report(*waiting)  # saving waits for the state anyway, and no checkpoint is ahead of its metrics
                 waiting = None
                 save()
@@ -324,7 +340,7 @@ class Runner:
             **self.measured,
             "seconds/call": wall,
             "seconds/update": None if rollout is None else max(wall / c.updates_per_call - rollout, 0.0),
-            "memory/host_mb": host_megabytes(),
+            "memory/host_mb": resident_megabytes(),
             "memory/device_mb": device_megabytes(),
         }
 

@@ -1,4 +1,4 @@
-"""Sinks of a run's metrics: RUN/metrics.jsonl and TensorBoard files always, Weights & Biases on request.
+"""Sinks of a run's metrics: RUN/metrics.jsonl and TensorBoard files; `runs/weights_and_biases.py` is another one.
 
 A line is a flat dictionary of numbers by name (docs/metrics.md). A number without a value is None in the file and left out
 elsewhere.
@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import json
 import os
-import threading
 import time
 import uuid
 from collections.abc import Iterator, Sequence
@@ -17,7 +16,6 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from echelon_jax.runs.checkpoint import CheckpointError
-from echelon_jax.runs.tree_files import first_line
 
 Line = dict[str, Any]
 
@@ -137,48 +135,6 @@ class TensorBoard:
         """Close the file."""
         with self._failures():
             self.writer.close()
-
-
-class WeightsAndBiases:
-    """A run of a Weights & Biases project; the package is imported only here.
-
-    It is a run of its own beside any other of this process: those of other seeds, or one that the caller has begun.
-
-    Raises:
-        CheckpointError: the package is not installed, or there is no login.
-    """
-
-    _starting = threading.Lock()  # seeds start theirs from threads of their own
-
-    def __init__(self, project: str, run_dir: Path, description: dict[str, Any]) -> None:
-        try:
-            import wandb
-        except ImportError as error:
-            raise CheckpointError("wandb is not installed: pip install 'echelon-jax[wandb]'") from error
-        file = run_dir / "wandb_id"  # a resumed run goes on in the same place
-        identity = file.read_text().strip() if file.is_file() else uuid.uuid4().hex[:12]
-        file.write_text(identity)
-        try:
-            with self._starting:
-                self.run = wandb.init(
-                    project=project,
-                    name=run_dir.absolute().name,
-                    dir=str(run_dir.absolute()),
-                    config=description,
-                    id=identity,
-                    resume="allow",
-                    reinit="create_new",
-                )
-        except wandb.Error as error:
-            raise CheckpointError(f"Weights & Biases cannot be used: {first_line(error)}") from error
-
-    def write(self, line: Line) -> None:
-        """Log the line."""
-        self.run.log({name: value for name, value in line.items() if value is not None}, step=line["update"])
-
-    def close(self) -> None:
-        """Finish the run."""
-        self.run.finish()
 
 
 class Sinks:

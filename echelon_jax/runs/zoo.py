@@ -145,12 +145,12 @@ def write_card(told: Mapping[str, Any], folder: Path = FOLDER) -> Path:
     Raises:
         ZooError: the folder cannot be written.
     """
-    place = folder / f"{told['name']}.json"
+    target = folder / f"{told['name']}.json"
     try:
-        _put(place, (json.dumps(told, indent=1) + "\n").encode())
+        _put(target, (json.dumps(told, indent=1) + "\n").encode())
     except OSError as error:
         raise ZooError(f"cannot write to {folder}: {error.strerror or error}") from error
-    return place
+    return target
 
 
 def _tree(params: Any, moments: Any) -> dict[str, Any]:
@@ -161,8 +161,8 @@ def _path(path: Any) -> str:
     return "/".join(str(getattr(key, "key", getattr(key, "name", key))) for key in path)
 
 
-def _put(place: Path, data: bytes) -> None:
+def _put(target: Path, data: bytes) -> None:
     """Write a file under another name and rename it, so that it is whole or not there."""
-    partial = place.with_name(f".partial-{place.name}")
+    partial = target.with_name(f".partial-{target.name}")
     partial.write_bytes(data)
-    os.replace(partial, place)
+    os.replace(partial, target)

@@ -1,4 +1,4 @@
-"""The training configuration: frozen, checked in one place, with a preset for every purse."""
+"""The training configuration: frozen, checked in one place, with presets for a smoke test, a CPU and a GPU."""
 
 from __future__ import annotations
 
@@ -18,6 +18,7 @@ from echelon_jax.training.ppo import PPOConfig
 PRESETS = ("smoke", "cpu", "gpu")
 MAX_WEIGHT = 1000.0
 LEAGUE = "league"  # the opponent that is drawn for each episode
+WORST_RATIOS = 8  # entries that are kept of each update
 
 
 def _reward(what: str) -> Any:
@@ -124,6 +125,12 @@ class TrainConfig:
         low=0.0,
         high=1000.0,
     )
+    observation_ema_decay: float = field(
+        1.0,
+        "Decay per update of the statistics that normalise observations; 1 forgets nothing, 0.99 forgets over 100 updates.",
+        low=0.0,
+        high=1.0,
+    )
     return_ema_decay: float = field(
         0.9, "Decay per update of the moving average that scales returns.", low=0.0, high=1.0
     )
@@ -180,6 +187,16 @@ class TrainConfig:
     bank_size: int = field(64, "Worlds on the device.", low=1)
     bank_swap_every: int = field(0, "Updates between two replacements of worlds on the device; 0 for none.", low=0)
     bank_swap_size: int = field(0, "Worlds replaced each time; divides `bank_size`.", low=0)
+    validation_every: int = field(
+        0,
+        "Updates between two validations (docs/evaluation.md), which then choose the best checkpoint; 0 for none.",
+        low=0,
+    )
+    validation_games: int = field(50, "Games of a validation against each opponent; even, two per map.", low=2)
+    validation_opponents: str = field(
+        "scripted",
+        "Opponents of a validation, separated by commas (docs/opponents.md), or paths of runs or checkpoints.",
+    )
     guard: bool = field(True, "Skip bad updates, and roll the learner back if they persist (docs/reliability.md).")
     guard_patience: int = field(3, "Consecutive bad updates before a rollback.", low=1)
     guard_retries: int = field(3, "Rollbacks before the run stops.", low=0)
@@ -205,6 +222,12 @@ class TrainConfig:
         low=0.0,
         high=1e9,
     )
+    ratio_alarm: float = field(
+        10.0,
+        "Probability ratio (or its inverse) from which the worst entries of an update are written to RUN/ratios.jsonl; 0 never.",
+        low=0.0,
+        high=1e9,
+    )
     reward_approach: float | None = _reward("approaching the zone")
     reward_zone: float | None = _reward("holding the zone")
     reward_damage: float | None = _reward("damage")
@@ -222,14 +245,15 @@ class TrainConfig:
     def smoke(cls, **overrides: Any) -> TrainConfig:
         """The smallest run that passes through everything; seconds after compiling."""
         small: dict[str, Any] = {"arenas": 8, "rollout_steps": 32, "updates": 4, "epochs": 2, "minibatches": 2}
-        return cls(**{**small, "hidden": 32, "lstm": 32, "bank_size": 4, **overrides})
+        games: dict[str, Any] = {"validation_every": 2, "validation_games": 4}
+        return cls(**{**small, **games, "hidden": 32, "lstm": 32, "bank_size": 4, **overrides})
 
     @classmethod
     def cpu(cls, **overrides: Any) -> TrainConfig:
         """A run of some ten minutes on two cores, on 40 x 40 maps with five mechs a side (docs/results/learning.md)."""
         sizes: dict[str, Any] = {"arenas": 64, "devices": 0, "rollout_steps": 128, "updates": 280, "bank_size": 128}
         update: dict[str, Any] = {"hidden": 64, "lstm": 64, "epochs": 2, "minibatches": 8}
-        decay: dict[str, Any] = {"learning_rate_end": 0.1, "entropy_end": 0.3}
+        decay: dict[str, Any] = {"learning_rate_end": 0.1, "entropy_end": 0.3, "validation_every": 40}
         # Mechs answer for the result after their death once they can fight; before, it keeps them out of fights.
         result: dict[str, Any] = {"after_death": 1.0, "after_death_start": 80, "after_death_ramp": 60}
         return cls(**{**sizes, **update, **decay, **result, **overrides})
@@ -244,7 +268,8 @@ class TrainConfig:
             "updates": 1000,
             "updates_per_call": 5,
         }
-        return cls(**{**wide, "minibatches": 8, "bank_size": 512, **overrides})
+        games: dict[str, Any] = {"validation_every": 50, "validation_games": 512}
+        return cls(**{**wide, **games, "minibatches": 8, "bank_size": 512, **overrides})
 
     @classmethod
     def preset(cls, name: str, **overrides: Any) -> TrainConfig:
@@ -279,6 +304,11 @@ class TrainConfig:
                 "burn_in must be false without chunk, got true: a whole rollout starts from a stored memory"
             )
         self._divides("updates", self.updates_per_call, f"updates_per_call ({self.updates_per_call})")
+        self._divides("validation_games", 2, "2, since both sides of every map are played")
+        if not all(self.validation_opponents.split(",")):
+            raise ValueError(
+                f"validation_opponents must be names separated by commas, got {self.validation_opponents!r}"
+            )
         if self.opponent == LEAGUE:
             self._check_league()
         if self.bank_swap_every:
@@ -317,6 +347,7 @@ class TrainConfig:
             value_clip=self.value_clip,
             target_kl=self.target_kl,
             burn_in=self.burn_in,
+            worst_ratios=WORST_RATIOS if self.ratio_alarm else 0,
         )
 
     @property

@@ -6,6 +6,7 @@ episodes or mechs that do not count dilute nothing (T25). A quotient without dat
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Sequence
 from typing import Any
 
@@ -22,6 +23,9 @@ from echelon_jax.training.guard import Report
 from echelon_jax.training.league import state as league
 from echelon_jax.training.ppo import UpdateMetrics
 from echelon_jax.training.sides import learner_first, learner_rows
+
+# Fields of UpdateMetrics of which no mean is told: for the guard, told by part, and for runs/ratio_log.py.
+NOT_MEANS = ("bad_gradient", "part_grad_norm", "worst")
 
 
 class RolloutSums(flax.struct.PyTreeNode):
@@ -62,6 +66,7 @@ class Metrics(flax.struct.PyTreeNode):
     value_mean: Float32[Array, ""]  # of the critic, reward units, living mechs
     return_deviation: Float32[Array, ""]  # unit of the critic
     guard: Report | None = None
+    dead_units: dict[str, Float32[Array, ""]] = dataclasses.field(default_factory=dict)  # share, by layer
 
 
 def no_sums(terms: int = 0, members: int = 0) -> RolloutSums:
@@ -215,9 +220,9 @@ def summarize(
             out[f"per_episode/{name}_{label}"] = _quotient(total.statistics[i, side], total.episodes)
     done = np.concatenate([1.0 - m.update.stopped.ravel() for m in stacked])
     for name in UpdateMetrics.__dataclass_fields__:
+        if name in NOT_MEANS:
+            continue
         rows = np.concatenate([getattr(m.update, name).reshape(m.update.stopped.size, -1) for m in stacked])
-        if name == "bad_gradient":
-            continue  # a number for the guard to name
         if name == "stopped":
             out["update/stopped"] = float(rows.mean())
             continue
@@ -228,6 +233,11 @@ def summarize(
             continue
         for i, mean in enumerate(means):
             out[f"update/{name}/{i if heads is None else heads[i]}"] = float(mean)
+    for part in stacked[0].update.part_grad_norm:
+        rows = np.concatenate([m.update.part_grad_norm[part].ravel() for m in stacked])
+        out[f"update/grad_norm/{part}"] = float((rows * done).sum() / max(done.sum(), 1.0))
+    for layer, share in stacked[-1].dead_units.items():
+        out[f"update/dead_units/{layer}"] = float(np.ravel(share)[-1])
     for name in ("fire_probability", "value_mean", "return_deviation"):
         out[name] = float(np.ravel(getattr(stacked[-1], name))[-1])
     return out

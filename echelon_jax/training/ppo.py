@@ -20,7 +20,9 @@ from jaxtyping import Array, Bool, Float32, Int32, Key
 
 from echelon_jax.policies.features import Observation
 from echelon_jax.policies.network import Carry, Network, Params
+from echelon_jax.training import diagnostics
 from echelon_jax.training.devices import ALONE, Across
+from echelon_jax.training.diagnostics import WorstRatios
 from echelon_jax.training.guard import first_bad
 
 ADAM_EPSILON = 1e-5
@@ -39,6 +41,7 @@ class PPOConfig:
         value_clip: the value may move this far from the rollout's (critic's units) before its loss is clipped; 0 for no clip.
         target_kl: once a minibatch's KL exceeds 1.5 times this, the rest of the update is left out; 0 for never.
         burn_in: whether a chunk's first memory is computed again from the chunk before.
+        worst_ratios: number of entries with the worst ratios that are kept of an update; 0 for none.
     """
 
     epochs: int
@@ -48,6 +51,7 @@ class PPOConfig:
     value_clip: float = 0.0
     target_kl: float = 0.0
     burn_in: bool = False
+    worst_ratios: int = 0
 
 
 class UpdateSchedule(flax.struct.PyTreeNode):
@@ -94,6 +98,9 @@ class UpdateMetrics(flax.struct.PyTreeNode):
         Array, "*batch"
     ]  # 1 + number of the first parameter whose gradient is not finite, for the guard
     stopped: Float32[Array, "*batch"]  # share of gradient steps left out because the KL was too large
+    # Before clipping, by part of the network; and the worst ratios of the whole update, if they are kept.
+    part_grad_norm: dict[str, Float32[Array, "*batch"]] = dataclasses.field(default_factory=dict)
+    worst: WorstRatios | None = None
 
 
 def masked_head_mean(
@@ -151,7 +158,7 @@ def loss_and_metrics(
 
     The policy loss is the clipped surrogate of each head, where its loss mask is true and the mech lives, summed over heads and
     averaged over living mechs. The entropy is that of the heads times their weights, averaged over living mechs. The metrics
-    `grad_norm`, `update_ratio`, `skipped`, `stopped` and `bad_gradient` stay 0 here.
+    `grad_norm`, `update_ratio`, `skipped`, `stopped` and `bad_gradient` stay 0 here, and `part_grad_norm` stays empty.
 
     With several devices the loss is this device's part: its sums over the counts of all devices. So the sum of the devices'
     losses, and of their gradients, is that of the minibatch of all of them. The metrics are those of all devices.
@@ -212,6 +219,7 @@ def loss_and_metrics(
         skipped=zero,
         bad_gradient=zero,
         stopped=zero,
+        worst=diagnostics.worst_ratios(config.worst_ratios, log_ratio, batch.log_prob, batch.raw_action),
     )
 
 
@@ -259,7 +267,13 @@ def gradient_step(
     return (
         params,
         optimizer_state,
-        metrics.replace(grad_norm=norm, update_ratio=ratio, skipped=skipped, bad_gradient=bad),
+        metrics.replace(
+            grad_norm=norm,
+            update_ratio=ratio,
+            skipped=skipped,
+            bad_gradient=bad,
+            part_grad_norm=diagnostics.part_norms(network, grads),
+        ),
     )
 
 
@@ -317,7 +331,7 @@ def update(
     def do(
         params: Params, state: Any, part: Int32[Array, " some"], step_key: Array
     ) -> tuple[Params, Any, UpdateMetrics]:
-        return gradient_step(
+        params, state, metrics = gradient_step(
             network,
             config,
             optimizer,
@@ -329,13 +343,13 @@ def update(
             step_key,
             across,
         )
-
-    heads = len(network.head_names)
+        worst = diagnostics.in_rollout(metrics.worst, part, arenas, batch.reset.shape[0])
+        return params, state, metrics.replace(worst=worst)
 
     def leave(params: Params, state: Any, part: Array, step_key: Array) -> tuple[Params, Any, UpdateMetrics]:
-        fields = UpdateMetrics.__dataclass_fields__
-        nothing = {name: jnp.zeros((heads,) if name.startswith("head_") else (), jnp.float32) for name in fields}
-        return params, state, UpdateMetrics(**{**nothing, "stopped": jnp.ones((), jnp.float32)})
+        made = jax.eval_shape(do, params, state, part, step_key)[2]
+        nothing = jax.tree.map(lambda x: jnp.zeros(x.shape, x.dtype), made)
+        return params, state, nothing.replace(stopped=jnp.ones((), jnp.float32))
 
     def step(
         state: tuple[Params, Any, Array], x: tuple[Array, Array]
@@ -352,4 +366,6 @@ def update(
     start = (params, optimizer_state, jnp.zeros((), bool))
     (params, optimizer_state, _), metrics = jax.lax.scan(step, start, (parts, keys))
     shape = (config.epochs, config.minibatches)
-    return params, optimizer_state, jax.tree.map(lambda x: x.reshape(*shape, *x.shape[1:]), metrics)
+    worst = diagnostics.worst_of(metrics.worst, across, arenas)
+    metrics = jax.tree.map(lambda x: x.reshape(*shape, *x.shape[1:]), metrics).replace(worst=worst)
+    return params, optimizer_state, metrics

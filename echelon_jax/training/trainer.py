@@ -43,6 +43,7 @@ from echelon_jax.training import guard, ppo
 from echelon_jax.training.advantages import generalized_advantages
 from echelon_jax.training.config import LEAGUE, TrainConfig
 from echelon_jax.training.devices import AXIS, Across, allowed_devices, copied_to, device_mesh, split_over
+from echelon_jax.training.diagnostics import dead_units
 from echelon_jax.training.league import state as league_state
 from echelon_jax.training.league.agent import LeagueAgent
 from echelon_jax.training.league.state import FrozenPolicy, LeagueState
@@ -313,7 +314,9 @@ def make_train(
         learnt = guard.Learner(
             params=params,
             optimizer=optimizer_state,
-            observation_moments=merge(moments, across.moments(seen)) if config.normalize_observations else moments,
+            observation_moments=merge(moments, across.moments(seen), config.observation_ema_decay)
+            if config.normalize_observations
+            else moments,
             return_moments=return_moments,
         )
         learner, guarded, report = watch(state, learnt, update_metrics, batch, rollout.reward)
@@ -339,6 +342,7 @@ def make_train(
             fire_probability=opponent_params.fire_probability,
             value_mean=across.mean(value, rollout.alive),
             return_deviation=return_deviation(return_moments),
+            dead_units=dead_units(actor_critic, state.params, rollout.observation, rollout.alive, across),
             guard=report,
         )
         return after, metrics

@@ -2,23 +2,31 @@
 
 from __future__ import annotations
 
+import io
 import itertools
 from pathlib import Path
 from typing import Any
 
+import matplotlib
 import numpy as np
+from matplotlib.figure import Figure
 
 from echelon_jax.evaluation.behaviour import MAP_CELLS, RANGE_EDGES, window
 from echelon_jax.evaluation.matches import Evaluation
 from echelon_jax.rules.weapons import WEAPON_NAMES
-from echelon_jax.viewing.extras import drawing
 
 OWN, OTHER = "#4084f4", "#ec4c3e"
+DPI = 110
 
 
-def _plots() -> Any:
-    drawing("matplotlib").use("Agg")
-    return drawing("matplotlib.pyplot")
+class Picture(Figure):
+    """A figure that no window and no pyplot knows, so that the user's backend stays; a notebook shows it by itself."""
+
+    def _repr_png_(self) -> bytes:
+        """The figure as PNG, for a notebook."""
+        buffer = io.BytesIO()
+        self.savefig(buffer, format="png", dpi=DPI)
+        return buffer.getvalue()
 
 
 def literal(name: str) -> str:
@@ -32,17 +40,17 @@ def range_labels() -> list[str]:
     return [f"0-{edges[0]}", *(f"{a}-{b}" for a, b in itertools.pairwise(edges)), f"{edges[-1]}+"]
 
 
-def evaluation_figure(evaluation: Evaluation, opponent: str | None = None) -> Any:
+def evaluation_figure(evaluation: Evaluation, opponent: str | None = None) -> Picture:
     """A figure of all results, with the behaviour against one opponent (the first unless named).
 
     Raises:
         ValueError: the opponent was not played.
-        MissingExtra: matplotlib is not installed.
     """
     name = next(iter(evaluation.against)) if opponent is None else opponent
     if name not in evaluation.against:
         raise ValueError(f"opponent must be one of {', '.join(evaluation.against)}, got {name!r}")
-    figure, axes = _plots().subplots(2, 3, figsize=(15, 8.5))
+    figure = Picture(figsize=(15, 8.5))
+    axes = figure.subplots(2, 3)
     behaviour = evaluation.against[name]["behaviour"]
     draw_results(axes[0, 0], evaluation)
     for axis, whose in ((axes[0, 1], "own"), (axes[0, 2], "other")):
@@ -76,7 +84,7 @@ def draw_weapons(axis: Any, behaviour: dict[str, Any]) -> None:
     """Shots per game by weapon, stacked over the distance of the nearest enemy in the arc."""
     labels, left = range_labels(), np.zeros(len(WEAPON_NAMES))
     table = np.array([behaviour["weapons"][w]["by_range"] for w in WEAPON_NAMES])
-    colours = _plots().get_cmap("viridis")(np.linspace(0, 0.95, len(labels)))
+    colours = matplotlib.colormaps["viridis"](np.linspace(0, 0.95, len(labels)))
     for column, label in enumerate(labels):
         axis.barh(WEAPON_NAMES, table[:, column], left=left, color=colours[column], label=label)
         left += table[:, column]
@@ -122,21 +130,17 @@ def draw_positions(axis: Any, evaluation: Evaluation, opponent: str, side: int) 
     axis.set_title(f"where {'the policy' if side == 0 else literal(opponent)} was ({MAP_CELLS}x{MAP_CELLS} cells)")
 
 
-def write_figure(path: Path, figure: Any) -> Path:
-    """Write a figure as PNG, close it, and return its path."""
-    figure.savefig(path, dpi=110)
-    _plots().close(figure)
+def write_figure(path: Path, figure: Figure) -> Path:
+    """Write a figure as PNG and return its path."""
+    figure.savefig(path, dpi=DPI)
     return path
 
 
-def matrix_figure(names: list[str], scores: np.ndarray, title: str) -> Any:
-    """A figure of scores, the row's against the column's from 0 to 1; NaN stays empty.
-
-    Raises:
-        MissingExtra: matplotlib is not installed.
-    """
+def matrix_figure(names: list[str], scores: np.ndarray, title: str) -> Picture:
+    """A figure of scores, the row's against the column's from 0 to 1; NaN stays empty."""
     size = 2.5 + 0.5 * len(names)
-    figure, axis = _plots().subplots(figsize=(size + 1.5, size))
+    figure = Picture(figsize=(size + 1.5, size))
+    axis = figure.subplots()
     axis.imshow(np.ma.masked_invalid(scores), cmap="RdBu", vmin=0, vmax=1)
     for row, column in np.argwhere(~np.isnan(scores)):
         score = scores[row, column]

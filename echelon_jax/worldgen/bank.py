@@ -24,7 +24,7 @@ TELEMETRY_BINS = 16
 # Training and evaluation never share a map: episode seeds have 31 bits, the highest tells the two apart.
 TRAINING_SEEDS = range(2**30, 2**31)
 EVALUATION_SEEDS = range(2**30)
-_TRAINING_KEY, _EVALUATION_KEY = 0, 1
+_TRAINING_KEY, _EVALUATION_KEY, _VALIDATION_KEY = 0, 1, 2
 _CHUNK = 64  # worlds per message from a worker: some 14 MB at 60 x 60 x 20
 
 
@@ -164,6 +164,14 @@ def bank_seeds(base_seed: int, slice_index: int, swap_counter: int, slice_size: 
 def evaluation_seeds(base_seed: int, count: int) -> np.ndarray:
     """int32 [count]: episode seeds for evaluation, within EVALUATION_SEEDS. A longer list begins with the shorter one."""
     return _draw_seeds(base_seed, (_EVALUATION_KEY,), count, EVALUATION_SEEDS)
+
+
+def validation_seeds(base_seed: int, count: int) -> np.ndarray:
+    """int32 [count]: episode seeds for validation, within EVALUATION_SEEDS, drawn apart from those for evaluation.
+
+    Two maps in common have a chance of count squared in 2**30. A longer list begins with the shorter one.
+    """
+    return _draw_seeds(base_seed, (_VALIDATION_KEY,), count, EVALUATION_SEEDS)
 
 
 def swapped_slice(swap_counter: int, num_slices: int) -> int:

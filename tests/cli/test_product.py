@@ -1,5 +1,6 @@
 """The product end to end, and the documentation: every command in README and docs is one that exists, and the main ones are run."""
 
+import importlib.util
 import json
 import os
 import re
@@ -8,8 +9,6 @@ import signal
 from pathlib import Path
 from typing import Any
 
-import jupytext
-import nbclient
 import nbformat
 import pytest
 
@@ -20,7 +19,7 @@ from echelon_jax.runs.progress import Progress
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
-TRAIN = ["train", "--preset", "smoke", "--updates", "3", "--save-every", "1"]
+TRAIN = ["train", "--preset", "smoke", "--updates", "3", "--save-every", "1"]  # validates after update 2
 
 
 def blocks(language: str) -> list[tuple[str, str]]:
@@ -54,6 +53,8 @@ def test_a_stopped_run_leaves_a_checkpoint_and_metrics_and_plays_no_games(run_di
     lines = [json.loads(line) for line in (run_dir / "metrics.jsonl").read_text().splitlines()]
     assert [line["update"] for line in lines] == [1, 2]
     assert not (run_dir / "evaluation.json").exists()
+    assert [line["validation/win_rate/against_scripted"] is None for line in lines] == [True, False]
+    assert json.loads((run_dir / "checkpoints" / "best" / "manifest.json").read_text())["update"] == 2
 
 
 def test_every_metric_of_a_run_is_on_the_page_and_the_page_has_no_other(run_dir: Path) -> None:
@@ -113,39 +114,52 @@ def test_resuming_with_another_configuration_names_the_field(run_dir: Path, caps
     assert "gamma" in capsys.readouterr().err
 
 
-# -- Notebooks: they train and evaluate at the sizes above, so that their programs are compiled already ------------------------
+# -- Notebooks: those that are executed play at the sizes above, so that their programs are compiled already --------------------
 
 
-def run_notebooks(names: list[str], run_dir: Path) -> list[str]:
-    """Execute notebooks in one real kernel, emptied in between, and return the text each printed; errors are raised."""
-    books = [jupytext.read(ROOT / "notebooks" / f"{name}.py") for name in names]
-    whole = nbformat.v4.new_notebook(cells=[])
-    for book in books:
-        whole.cells += [nbformat.v4.new_code_cell("%reset -f"), *book.cells]
-    environment = os.environ | {"ECHELON_NOTEBOOKS": "small", "ECHELON_NOTEBOOK_RUN": str(run_dir), "MPLBACKEND": "agg"}
-    client = nbclient.NotebookClient(whole, timeout=None, resources={"metadata": {"path": str(ROOT)}})
-    client.execute(env=environment)
-    texts = []
-    for book in books:
-        nbformat.validate(book)
-        outputs = [output for cell in book.cells for output in cell.get("outputs", [])]
-        texts.append("".join(o.get("text", "") or o.get("data", {}).get("text/plain", "") for o in outputs))
-    return texts
+def load_tool() -> Any:
+    """tools/notebooks.py as a module."""
+    spec = importlib.util.spec_from_file_location("notebooks", ROOT / "tools" / "notebooks.py")
+    assert spec is not None and spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
 
 
-def test_notebooks_train_a_policy_and_evaluate_it_in_depth(tmp_path: Path) -> None:
-    directory = tmp_path / "run"
-    trained, evaluated = run_notebooks(["train_in_five_minutes", "evaluate_a_policy"], directory)
-    assert (directory / "checkpoints" / "00000003" / "manifest.json").is_file()
-    assert "after update 3" in trained
-    assert "correlation" in evaluated
-    assert (directory / "game0.gif").stat().st_size > 1000
+TOOL = load_tool()
+PICTURES = {"quickstart": 2, "evaluate_a_policy": 3, "league": 1, "explore_the_rules": 3, "parity_report": 1}
 
 
-def test_the_parity_notebook_finds_that_all_agrees(tmp_path: Path) -> None:
-    [told] = run_notebooks(["parity_report"], tmp_path)
-    assert "Everything that was compared agrees or is explained" in told
-    assert "rows agree in every field" in told
+def printed(book: Any) -> str:
+    """The text that a notebook printed."""
+    outputs = [output for cell in book.cells for output in cell.get("outputs", [])]
+    return "".join(o.get("text", "") or o.get("data", {}).get("text/plain", "") for o in outputs)
+
+
+def test_notebooks_train_a_policy_and_evaluate_it_in_depth(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("ECHELON_NOTEBOOKS", "small")
+    trained, evaluated = TOOL.execute(["quickstart", "evaluate_a_policy"], tmp_path / "run")
+    assert (tmp_path / "run" / "checkpoints" / "00000003" / "manifest.json").is_file()
+    assert "after update 3" in printed(trained)
+    assert "correlation" in printed(evaluated)
+    assert TOOL.pictures(trained) == PICTURES["quickstart"], "under the inline backend that Jupyter has"
+    assert TOOL.pictures(evaluated) == PICTURES["evaluate_a_policy"]
+
+
+@pytest.mark.parametrize("name", TOOL.NAMES)
+def test_a_stored_notebook_shows_what_its_present_source_made(name: str) -> None:
+    """`python tools/notebooks.py NAME` makes it anew."""
+    book = nbformat.read(ROOT / "notebooks" / f"{name}.ipynb", as_version=4)
+    assert book.metadata.echelon.source == TOOL.fingerprint(TOOL.read_source(name)) == TOOL.fingerprint(book)
+    assert TOOL.pictures(book) == PICTURES[name]
+    assert not [o for cell in book.cells for o in cell.get("outputs", []) if o.output_type == "error"]
+    assert "Run time: " in book.cells[0].source
+    assert str(Path.home()) not in json.dumps(book), "a path of the machine that made it"
+
+
+def test_every_notebook_has_a_source_and_outputs() -> None:
+    files = {path.stem: path.suffix for path in (ROOT / "notebooks").iterdir() if path.suffix in (".py", ".ipynb")}
+    assert set(files) == set(TOOL.NAMES)
 
 
 # -- The documentation -----------------------------------------------------------------------------------------------------
@@ -171,7 +185,7 @@ def test_every_command_of_the_documentation_exists() -> None:
                 made_by_a_run = words[1].startswith("runs/")
                 assert words[1] == "-m" or made_by_a_run or (ROOT / words[1]).is_file(), (page, line)
             else:
-                assert program in ("pip", "cd", "export") or (ROOT / words[0]).is_file(), (page, line)
+                assert program in ("pip", "cd", "export", "docker") or (ROOT / words[0]).is_file(), (page, line)
     assert seen >= 6
 
 
@@ -190,7 +204,7 @@ def test_every_flag_of_the_documentation_exists(capsys: pytest.CaptureFixture[st
 def test_the_library_example_of_the_readme_runs(capsys: pytest.CaptureFixture[str]) -> None:
     example = next(text for page, text in blocks("python") if page == "README.md")
     exec(compile(example, "README.md", "exec"), {})
-    assert "(64, 10, 1142) (64, 10) (64,)" in capsys.readouterr().out
+    assert "(64, 10, 1102) (64, 10) (64,)" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize(

@@ -17,12 +17,13 @@ from echelon_jax.cli.main import main
 from echelon_jax.cli.train import TrainCommand
 from echelon_jax.runs import checkpoint, directory, runner
 from echelon_jax.runs.checkpoint import CheckpointError
-from echelon_jax.runs.sinks import WeightsAndBiases
+from echelon_jax.runs.weights_and_biases import WeightsAndBiases
 from echelon_jax.training.config import TrainConfig
 
 TINY = ["train", "--preset", "smoke", "--rules", "original", "--size", "20", "--size-z", "8", "--network", "original"]
 TINY += ["--opponent", "random", "--hidden", "4", "--lstm", "4", "--arenas", "2", "--rollout-steps", "2"]
 TINY += ["--epochs", "1", "--minibatches", "1", "--bank-size", "2", "--updates", "4"]
+TINY += ["--validation-every", "0"]
 
 
 @pytest.fixture(autouse=True)

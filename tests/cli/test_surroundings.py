@@ -62,7 +62,7 @@ def test_a_run_of_any_name_shows_its_progress(name: str) -> None:
     out = io.StringIO()
     with Progress(TrainConfig.smoke(), EnvConfig.original(), Path(name), PlainConsole(file=out, width=400)) as progress:
         progress.finished(Path(name) / "checkpoints", stopped=False)
-    assert f"into {name}\n" in out.getvalue() and f"saved {name}/checkpoints" in out.getvalue()
+    assert f"into      {name}\n" in out.getvalue() and f"saved {name}/checkpoints" in out.getvalue()
 
 
 @pytest.mark.parametrize("encoding", ["ascii", "latin-1"])
@@ -77,6 +77,15 @@ def test_what_a_terminal_cannot_encode_is_replaced(encoding: str) -> None:
     console.print("done …")
     stream.flush()
     assert b"done ?" in raw.getvalue()
+
+
+@pytest.mark.parametrize("errors", ["strict", "surrogateescape"])  # the second is that of the locale C
+def test_a_name_that_is_no_text_keeps_its_bytes_and_other_signs_are_replaced(errors: str) -> None:
+    stream = io.TextIOWrapper(raw := io.BytesIO(), encoding="ascii", errors=errors)
+    lenient(stream)
+    stream.write("• runs/" + os.fsdecode(b"caf\xe9"))
+    stream.flush()
+    assert raw.getvalue() == b"? runs/caf\xe9"
 
 
 def test_a_stream_that_was_told_how_to_encode_keeps_that() -> None:

@@ -277,6 +277,19 @@ def test_a_broken_velocity_is_zeroed_and_counted(worlds):
     assert np.isfinite(seen.observation).all() and seen.bad[-1, 0] and not seen.bad[:-1].any()
 
 
+def test_a_mech_that_is_shut_down_still_feels_its_own_motion(worlds):
+    """It coasts and falls on (docs/spec/rules.md 7.3), and it sees where it is: its velocity is no secret. The original shows 0."""
+    state, _, _, _, seen = worlds
+    rules, mechs = Scenes(PARTIAL, 1).rules, state.sim.mechs
+    off = np.asarray(mechs.alive & (mechs.heat > rules.heat_cap))
+    cool = state.replace(sim=state.sim.replace(mechs=mechs.replace(heat=jnp.zeros_like(mechs.heat))))
+    entries = [LAYOUT[f"self/velocity_{way}"].offset for way in ("forward", "left", "up")]
+    felt = np.asarray(seen.observation)[off][:, entries]
+    assert len(felt) > 5 and np.abs(felt).max(-1).min() > 0
+    assert np.array_equal(felt, np.asarray(sees(PARTIAL, rules, cool).observation)[off][:, entries])
+    assert np.asarray(seen.observation)[off][:, LAYOUT["self/shutdown"].offset].all()
+
+
 def test_observing_again_with_the_returned_memory_changes_nothing(worlds):
     state, memory, _, _, seen = worlds
     again = sees(PARTIAL, Scenes(PARTIAL, 1).rules, state.replace(memory=memory))

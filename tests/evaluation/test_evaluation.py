@@ -22,6 +22,7 @@ from echelon_jax.evaluation.behaviour_numbers import summarize_behaviour
 from echelon_jax.evaluation.games import Games, make_match
 from echelon_jax.evaluation.matches import Evaluation, evaluate, opponent_player, policy_player
 from echelon_jax.evaluation.recording import Expected, Recorder
+from echelon_jax.evaluation.validation import Validator, labels
 from echelon_jax.intervals import paired_score
 from echelon_jax.policies.normalize import empty_moments
 from echelon_jax.policies.registry import make_network
@@ -62,6 +63,24 @@ def games(played: tuple[Evaluation, Recorder]) -> Games:
 def event(games: Games, name: str) -> np.ndarray:
     """[games, 2, team] sums of one event."""
     return games.behaviour.events[..., EVENTS.index(name)]
+
+
+def test_a_validation_depends_on_policy_seed_and_update_alone(games: Games) -> None:
+    policy, seen = untrained(), []
+    numbers = jax.device_get((policy.params, policy.observation_moments))
+    validator = Validator(policy.config, ENV, on_game=lambda *game: seen.append(game))
+    second, fourth = validator(*numbers, 2), validator(*numbers, 4)
+    assert Validator(policy.config, ENV)(*numbers, 2) == second != fourth
+    assert set(second.metrics) == set(validator.metric_names)
+    assert second.score == second.metrics["validation/score"]
+    assert [game[:2] for game in seen] == [(2, "scripted"), (4, "scripted")]
+
+
+def test_opponents_of_a_validation_have_short_names_that_differ() -> None:
+    assert labels(["scripted", "runs/a/best", "runs/b"]) == ["scripted", "best", "b"]
+    assert labels(["runs/a/best", "runs/b/best"]) == ["best-1", "best-2"]
+    with pytest.raises(ValueError, match="must be different from each other"):
+        labels(["random", "random"])
 
 
 @pytest.mark.parametrize("name", ["kills", "assists", "damage", "knockdowns", "legged", "shutdowns"])
@@ -359,7 +378,7 @@ def test_an_evaluation_becomes_a_picture(played: tuple[Evaluation, Recorder], tm
 
 def test_the_axis_of_win_rates_ends_where_win_rates_do(played: tuple[Evaluation, Recorder]) -> None:
     figure = evaluation_figure(dataclasses.replace(played[0], policy="runs/$a_{b$"))
-    figure.canvas.draw()
+    figure.draw_without_rendering()
     axis = figure.axes[0]
     assert axis.get_xlim() == (0, 1)
     for text in axis.texts:  # and what is written beside a bar stays inside

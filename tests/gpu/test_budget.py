@@ -5,6 +5,8 @@ import pytest
 from echelon_jax.gpu.budget import NUMBERS, PROGRAMS, Budgeted, exceeded, measured, read_budget, risen
 from echelon_jax.gpu.target import missing
 
+pytestmark = pytest.mark.optimised
+
 
 def test_the_budget_only_ever_falls() -> None:
     for name, history in read_budget().items():

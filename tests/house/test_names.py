@@ -1,4 +1,4 @@
-"""Every global name that a function uses exists. The linter cannot say so: it is told to overlook the names of array axes."""
+"""Names: every global name that a function uses exists, which the linter cannot say, and test files have names of their own."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import dis
 import importlib
 import pkgutil
 from collections.abc import Iterator
+from pathlib import Path
 from types import CodeType
 
 import echelon_jax
@@ -46,3 +47,9 @@ def test_every_name_exists() -> None:
         if names := unknown_names(source or "", set(vars(module))):
             wrong[found.name] = names
     assert wrong == {}
+
+
+def test_test_files_have_names_of_their_own() -> None:
+    """The folders of the tests are no packages, so pytest refuses two files of one name."""
+    names = [path.name for path in Path(__file__).parents[1].rglob("test_*.py")]
+    assert sorted({name for name in names if names.count(name) > 1}) == []

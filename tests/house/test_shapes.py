@@ -11,6 +11,7 @@ import jax
 import jax.numpy as jnp
 import pytest
 from beartype import beartype
+from helpers.jaxprs import host_calls
 from jaxtyping import Array, Float32, jaxtyped
 
 import echelon_jax
@@ -80,8 +81,18 @@ def test_every_function_of_the_training_program_keeps_its_annotations(checked_fu
 
     train = trainer.make_train(AutoReset(env), small)
     state = jax.eval_shape(train.init, jax.random.key(0), params)
-    after, _ = jax.eval_shape(train.update, state, params)
+    traced, (after, _) = jax.make_jaxpr(train.update, return_shape=True)(state, params)
+    assert host_calls(traced.jaxpr) == []
     assert jax.tree.map(lambda x: (x.shape, x.dtype), after) == jax.tree.map(lambda x: (x.shape, x.dtype), state)
+
+
+def test_a_call_of_the_host_inside_a_loop_is_found() -> None:
+    def asks(x: jax.Array) -> jax.Array:
+        jax.debug.print("{}", x)
+        return x
+
+    looped = jax.make_jaxpr(lambda x: jax.lax.scan(lambda c, _: (asks(c), None), x, None, 3)[0])(jnp.float32(0))
+    assert len(host_calls(looped.jaxpr)) == 1
 
 
 def test_a_wrong_shape_would_be_noticed(checked_functions: int) -> None:

@@ -24,6 +24,9 @@ from echelon_jax.parity.sight import sight_in_float32
 from echelon_jax.reference.world import VoxelWorld
 from echelon_jax.rules.weapons import GAUSS
 
+pytestmark = pytest.mark.optimised
+
+
 FRESH = {1: 2000, 2: 400}  # steps, by packs a team
 FIRST = 1_000_000  # seed of the first; the long fuzz began there too
 EVENTS = {

@@ -45,6 +45,9 @@ from echelon_jax.rules.timers import decrements
 from echelon_jax.sim.slots import slots
 from echelon_jax.sim.widths import gpu_widths
 
+pytestmark = pytest.mark.optimised
+
+
 WIDTH = 32
 EPISODE = "lava_1"  # deaths, smoke, missiles, lava, partial observation
 

@@ -2,42 +2,16 @@
 
 import base64
 import re
-import shutil
 
 import numpy as np
 import pytest
+from helpers.browser import WAIT, complains
 
 from echelon_jax.replay.file import from_bytes
 from echelon_jax.replay.model import ALIVE, EVENT, Replay
 from echelon_jax.replay.page import write_page
 
-ARGUMENTS = (
-    "--no-sandbox",
-    "--disable-gpu",
-    "--disable-quic",
-    "--no-first-run",
-    "--disable-background-networking",
-    "--disable-component-update",
-    "--disable-sync",
-    "--use-gl=angle",
-    "--use-angle=swiftshader",
-    "--enable-unsafe-swiftshader",
-)
-WAIT = 120_000  # milliseconds; nothing depends on how soon it happens
-BROWSERS = ("chromium", "chromium-browser", "google-chrome")
 EVIL = "<img src=x onerror=globalThis.hurt=1></script><script>globalThis.hurt=1</script>"
-
-
-@pytest.fixture(scope="module")
-def browser():
-    playwright = pytest.importorskip("playwright.sync_api", reason="the page's tests need the package playwright")
-    found = next((path for name in BROWSERS if (path := shutil.which(name))), None)
-    if found is None:
-        pytest.skip("the page's tests need Chromium: apt-get install chromium")
-    with playwright.sync_playwright() as driver:
-        chromium = driver.chromium.launch(executable_path=found, args=list(ARGUMENTS))
-        yield chromium
-        chromium.close()
 
 
 @pytest.fixture(scope="module")
@@ -61,11 +35,6 @@ def page(browser, replay, tmp_path_factory):
     page.wait_for_function("() => globalThis.echelon && document.getElementById('message').hidden")
     yield page
     page.close()
-
-
-def complains(message):
-    """Errors and warnings; software rendering's remark that showing a picture means reading it back is neither."""
-    return message.type in ("error", "warning") and "GL Driver Message (OpenGL, Performance" not in message.text
 
 
 @pytest.fixture(autouse=True)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import resource
 import time
 from pathlib import Path
 
@@ -12,10 +11,10 @@ import pytest
 from helpers.fake_env import CONFIG, CountingAgent, FakeEnv, fake_params
 
 from echelon_jax.runs.checkpoint import snapshot
-from echelon_jax.runs.clock import host_megabytes
 from echelon_jax.runs.guard_log import GuardLog
 from echelon_jax.runs.saver import Saver
 from echelon_jax.runs.sinks import JsonLines, Sinks, TensorBoard
+from echelon_jax.system import peak_megabytes, resident_megabytes
 from echelon_jax.training.config import TrainConfig
 from echelon_jax.training.metrics import summarize
 from echelon_jax.training.trainer import make_train
@@ -45,12 +44,11 @@ def test_memory_does_not_grow_over_two_thousand_updates(tmp_path: Path) -> None:
             if update % SAVE_EVERY == 0:
                 saver.save(snapshot(state, TRAIN, CONFIG, score=0.5))
             if update % QUARTER == 0:
-                memory.append(host_megabytes())
+                memory.append(resident_megabytes())
                 seconds.append((time.perf_counter() - began) / QUARTER)
     assert trainer.run_updates._cache_size() == 1  # type: ignore[attr-defined]
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
     print(
-        f"\nMiB after each quarter {[round(m) for m in memory]}, peak {peak:.0f};"
+        f"\nMiB after each quarter {[round(m) for m in memory]}, peak {peak_megabytes():.0f};"
         f" ms per update {[round(1e3 * s, 1) for s in seconds]}"
     )
     assert memory[-1] - memory[0] < 0.02 * memory[0]

@@ -2,7 +2,6 @@
 
 import json
 import struct
-import sys
 import types
 from pathlib import Path
 
@@ -11,18 +10,17 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from helpers.fake_env import CountingAgent, FakeEnv, fake_params
+from helpers.made_up_runs import PLAIN_FIELDS
 from jax.interpreters.partial_eval import dce_jaxpr
-from rich.console import Console
 
 from echelon_jax.config import EnvConfig
 from echelon_jax.env.state import REWARD_COMPONENTS, STATISTICS, Info, Step
 from echelon_jax.rules.mechs import CLASS_NAMES, PACK_CLASSES
 from echelon_jax.runs.checkpoint import CheckpointError
-from echelon_jax.runs.clock import CallClock, host_megabytes, rollout_alone
+from echelon_jax.runs.clock import CallClock, rollout_alone
 from echelon_jax.runs.description import best_win_rate, describe, git_revision, list_runs, write_summary
 from echelon_jax.runs.metric_names import page, patterns_of
-from echelon_jax.runs.progress import SPARKS, Progress, sparkline
-from echelon_jax.runs.sinks import JsonLines, Sinks, TensorBoard, WeightsAndBiases, drop_lines_after
+from echelon_jax.runs.sinks import JsonLines, Sinks, TensorBoard, drop_lines_after
 from echelon_jax.training.config import TrainConfig
 from echelon_jax.training.metrics import Metrics, add_step, no_sums, summarize
 from echelon_jax.training.ppo import UpdateMetrics
@@ -101,7 +99,7 @@ def test_what_is_summed_by_class_or_side_adds_up_to_the_whole() -> None:
 def some_line() -> dict[str, float | None]:
     step, alive = random_step(5)
     sums = add_step(no_sums(), step, jnp.asarray(alive), jnp.zeros(ARENAS))
-    update = UpdateMetrics(**{name: jnp.ones((1, 2)) for name in UpdateMetrics.__dataclass_fields__})
+    update = UpdateMetrics(**{name: jnp.ones((1, 2)) for name in PLAIN_FIELDS})
     call = jax.tree.map(lambda x: x[None], Metrics(sums, update, *(jnp.float32(0),) * 3))
     return summarize([call], TEAM, ["a", "b"], "scripted")
 
@@ -200,109 +198,7 @@ def test_lines_beyond_the_checkpoint_are_dropped_when_a_run_goes_on(tmp_path: Pa
     assert drop_lines_after(tmp_path / "nothing", 2) == 0
 
 
-@pytest.fixture
-def fake_wandb(monkeypatch: pytest.MonkeyPatch) -> types.ModuleType:
-    """A module that remembers what it is told, and as the real one returns the active run unless a new one is asked for."""
-    module = types.ModuleType("wandb")
-    module.told, module.run, module.Error = [], None, type("Error", (Exception,), {})
-
-    def init(**kwargs: object) -> types.SimpleNamespace:
-        module.told.append(kwargs)
-        if module.run is not None and kwargs.get("reinit") != "create_new":
-            return module.run
-        run = types.SimpleNamespace(rows=[], finished=False)
-        run.log = lambda values, step: (run.rows.append(values), module.told.append((step, values)))
-        run.finish = lambda: (setattr(run, "finished", True), module.told.append("finished"))
-        if kwargs.get("reinit") != "create_new":
-            module.run = run
-        return run
-
-    module.init = init
-    monkeypatch.setitem(sys.modules, "wandb", module)
-    return module
-
-
-def test_every_seed_has_a_run_of_its_own_and_the_callers_is_left_alone(
-    fake_wandb: types.ModuleType, tmp_path: Path
-) -> None:
-    mine = fake_wandb.init(project="my own")
-    sinks = {}
-    for seed in range(3):
-        (tmp_path / f"seed{seed}").mkdir()
-        sinks[seed] = WeightsAndBiases("mechs", tmp_path / f"seed{seed}", {"seed": seed})
-    lines = {seed: [{"update": update, "seed": seed} for update in (1, 2, 3)] for seed in sinks}
-    for rows in zip(*lines.values(), strict=True):  # side by side, as seeds train
-        for seed, line in enumerate(rows):
-            JsonLines(tmp_path / f"seed{seed}").write(line)
-            sinks[seed].write(line)
-    for seed, sink in sinks.items():
-        sink.close()
-        written = (tmp_path / f"seed{seed}" / "metrics.jsonl").read_text().splitlines()
-        assert sink.run.rows == [json.loads(line) for line in written] == lines[seed]
-    assert fake_wandb.run is mine and mine.rows == [] and not mine.finished
-    assert len({told["id"] for told in fake_wandb.told if isinstance(told, dict) and "id" in told}) == 3
-
-
-def test_a_missing_login_is_one_sentence(fake_wandb: types.ModuleType, tmp_path: Path) -> None:
-    def refuse(**kwargs: object) -> None:
-        raise fake_wandb.Error("No API key configured.\nUse `wandb login`")
-
-    fake_wandb.init = refuse
-    with pytest.raises(CheckpointError, match=r"cannot be used: No API key configured\.$"):
-        WeightsAndBiases("mechs", tmp_path, {})
-
-
-def test_a_run_in_the_working_directory_has_its_name(
-    fake_wandb: types.ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    WeightsAndBiases("mechs", Path("."), {})
-    assert fake_wandb.told[0]["name"] == tmp_path.name
-
-
-def test_weights_and_biases_gets_configuration_and_lines(fake_wandb: types.ModuleType, tmp_path: Path) -> None:
-    description = describe(TrainConfig.smoke(), EnvConfig())
-    for _ in range(2):  # a resumed run goes on under the same identity
-        sink = WeightsAndBiases("mechs", tmp_path, description)
-        sink.write({"update": 7, "win_rate": 0.5, "draw_rate": None})
-        sink.close()
-    begun, logged, finished, again = fake_wandb.told[:4]
-    assert (begun["project"], begun["config"], begun["name"]) == ("mechs", description, tmp_path.name)
-    assert logged == (7, {"update": 7, "win_rate": 0.5})
-    assert finished == "finished"
-    assert again["id"] == begun["id"]
-
-
-def test_a_missing_weights_and_biases_is_one_sentence(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setitem(sys.modules, "wandb", None)
-    with pytest.raises(CheckpointError, match=r"pip install 'echelon-jax\[wandb\]'"):
-        WeightsAndBiases("mechs", tmp_path, {})
-
-
 # -- Console, clock, runs ---------------------------------------------------------------------------------------------
-
-
-def test_a_sparkline_runs_from_the_lowest_to_the_highest_value() -> None:
-    assert sparkline([0, 1, 2, 3, 4, 5, 6, 7]) == SPARKS
-    assert sparkline([0.0, 0.5, 1.0], (0.0, 1.0)) == SPARKS[0] + SPARKS[4] + SPARKS[-1]
-    assert sparkline([-1.0, 2.0], (0.0, 1.0)) == SPARKS[0] + SPARKS[-1]  # beyond the bounds
-    assert sparkline([3.0, 3.0]) == SPARKS[0] * 2
-    assert sparkline([]) == ""
-
-
-def test_the_live_panel_shows_bar_and_sparklines_of_what_matters() -> None:
-    console = Console(force_terminal=True, width=160, record=True)
-    progress = Progress(TrainConfig.smoke(), EnvConfig(), Path("runs/x"), console)
-    progress.compiled(1.0)
-    line = {"env_steps_per_second": 10.0, "update/policy_loss": 0.0, "update/value_loss": 0.0}
-    for update, rate in enumerate((0.0, 1.0), 1):
-        window = {"win_rate": rate, "return_per_mech": rate, "zone_share": None, "per_episode/damage_learner": 1.0}
-        progress.advance(update, line, window)
-    console.print(progress.render())
-    shown = console.export_text()
-    assert "2/4" in shown
-    assert f"win rate  {SPARKS[0]}{SPARKS[-1]}  100%" in shown
-    assert "zone share" not in shown  # no data yet
 
 
 def test_the_clock_measures_from_lap_to_lap(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -310,7 +206,6 @@ def test_the_clock_measures_from_lap_to_lap(monkeypatch: pytest.MonkeyPatch) -> 
     monkeypatch.setattr("echelon_jax.runs.clock.time.perf_counter", lambda: next(times))
     clock = CallClock()
     assert [clock.lap()[0], clock.lap()[0]] == [3.0, 5.0]
-    assert host_megabytes() > 10
 
 
 def a_run(directory: Path, name: str, rates: list[float]) -> Path:

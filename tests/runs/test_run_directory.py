@@ -17,7 +17,8 @@ import numpy as np
 import pytest
 from helpers.made_up_runs import CONFIG, ENV, GAME, call, last, make_up, run, stop_after, stop_early
 
-from echelon_jax.runs import checkpoint, directory, lock, numerics, tree_files
+from echelon_jax import system
+from echelon_jax.runs import checkpoint, directory, numerics, tree_files
 from echelon_jax.runs.checkpoint import CheckpointError
 from echelon_jax.runs.description import read_lines, summary_of
 from echelon_jax.runs.directory import Claim
@@ -263,7 +264,7 @@ def test_what_posix_says_of_a_held_lock_is_a_held_lock(
 
 
 def test_a_system_without_record_locks_warns_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(lock, "fcntl", None)
+    monkeypatch.setattr(system, "fcntl", None)
     with pytest.warns(RuntimeWarning, match="no record locks"), RunLock(tmp_path):
         pass
 

@@ -24,6 +24,9 @@ from echelon_jax.parity.fuzzing.fuzz import WIDTH, default_params
 from echelon_jax.runs import tree_files
 from echelon_jax.sim import step as simulation
 
+pytestmark = pytest.mark.optimised
+
+
 SEEDS = range(300, 300 + WIDTH)
 DECISIONS = 4
 

@@ -5,6 +5,9 @@ from pathlib import Path
 
 import pytest
 
+pytestmark = pytest.mark.optimised
+
+
 SOAK = Path(__file__).parents[2] / "benchmarks" / "soak.py"
 
 

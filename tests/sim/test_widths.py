@@ -19,6 +19,9 @@ from echelon_jax.parity.fuzzing.cases import make_case
 from echelon_jax.parity.fuzzing.fuzz import WIDTH, compile_step, default_params
 from echelon_jax.sim.widths import LoopWidths, cpu_widths, gpu_widths, loop_widths
 
+pytestmark = pytest.mark.optimised
+
+
 BATCHES = 4
 LAST_BITS = 1e-5
 

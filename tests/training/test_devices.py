@@ -7,6 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from helpers.fake_env import CountingAgent, FakeEnv, fake_params
+from helpers.made_up_runs import PLAIN_FIELDS
 from helpers.small_runs import TRAIN
 from helpers.trees import unequal
 from jax.sharding import PartitionSpec
@@ -114,9 +115,10 @@ def test_what_the_guard_finds_on_one_device_all_know():
 
     def inspect(across, observation, reward):
         shape = (1, 1)
-        fields = ppo.UpdateMetrics.__dataclass_fields__
         heads = len(NETWORK.head_names)
-        steps = ppo.UpdateMetrics(**{n: jnp.zeros(shape + ((heads,) if n.startswith("head_") else ())) for n in fields})
+        steps = ppo.UpdateMetrics(
+            **{n: jnp.zeros(shape + ((heads,) if n.startswith("head_") else ())) for n in PLAIN_FIELDS}
+        )
         moments = batch_moments(jnp.zeros((1, 4)), jnp.ones(1, bool))
         state = guard.begin(PARAMS, moments, moments)
         units = jnp.ones(heads)

@@ -9,6 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from helpers.fake_env import CountingAgent, FakeEnv, fake_params
+from helpers.made_up_runs import PLAIN_FIELDS
 
 from echelon_jax.policies.normalize import empty_moments
 from echelon_jax.training import guard
@@ -29,7 +30,7 @@ UNITS = jnp.ones(2)
 
 def metrics(**fields):
     """Metrics of 2 epochs of 3 minibatches with 2 heads, all in order but for `fields`."""
-    plain = dict.fromkeys(UpdateMetrics.__dataclass_fields__, jnp.zeros((2, 3)))
+    plain = dict.fromkeys(PLAIN_FIELDS, jnp.zeros((2, 3)))
     heads = {name: jnp.zeros((2, 3, 2)) for name in plain if name.startswith("head_")}
     return UpdateMetrics(**{**plain, **heads, "loss": jnp.full((2, 3), 0.5), **fields})
 

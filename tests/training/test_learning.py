@@ -2,12 +2,16 @@
 
 import jax
 import numpy as np
+import pytest
 
 from echelon_jax import AutoReset, Echelon, EnvConfig, generate_worlds
 from echelon_jax.training.config import TrainConfig
 from echelon_jax.training.metrics import summarize
 from echelon_jax.training.reward_weights import reward_weights
 from echelon_jax.training.trainer import make_train
+
+pytestmark = pytest.mark.optimised
+
 
 UPDATES = 40  # at most, of a schedule of 60
 RECENT = 5  # updates that are judged together

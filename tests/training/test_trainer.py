@@ -10,6 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from helpers.fake_env import CONFIG, CountingAgent, FakeEnv, fake_params
+from helpers.made_up_runs import PLAIN_FIELDS
 from helpers.small_runs import PARAMS, TRAIN
 
 from echelon_jax.runs import checkpoint
@@ -54,7 +55,7 @@ def test_it_learns_to_remember_a_sign_that_was_shown_once(learnt):
 
 def test_metrics_are_scalars_or_short_and_finite(learnt):
     for leaf in jax.tree.leaves(learnt[1]):
-        assert leaf.shape[0] == TRAIN.updates_per_call and leaf.size <= 200
+        assert leaf.shape[0] == TRAIN.updates_per_call and leaf.size <= 1024
         assert np.isfinite(leaf).all()
 
 
@@ -91,6 +92,24 @@ def test_one_trace_serves_every_call(trainer):
     # Tracing alone shows it: what an update returns has the shapes and dtypes of what it was given.
     for _ in range(2):
         state, _ = jax.eval_shape(call, state, PARAMS)
+
+
+def test_nothing_crosses_to_the_host_inside_a_call(trainer, learnt):
+    state = trainer.init(KEY, PARAMS)
+    with jax.transfer_guard("disallow"):
+        trainer.run_updates(state, PARAMS)
+        with pytest.raises(Exception, match="Disallowed host-to-device transfer"):  # the guard is on
+            jax.jit(jnp.sin)(np.float32(0))
+
+
+def test_the_worst_ratios_of_an_update_are_those_of_its_gradient_steps(learnt):
+    for m in learnt[1]:
+        worst, error = m.update.worst, np.asarray(m.update.ratio_error).max((1, 2))
+        assert (np.expm1(np.abs(worst.log_ratio).max(-1)) >= error * (1 - 1e-4)).all()
+        sizes = TRAIN.arenas, TRAIN.rollout_steps, CONFIG.team_size, 1
+        for name, size in zip(("arena", "time", "mech", "head"), sizes, strict=True):
+            values = np.asarray(getattr(worst, name))
+            assert (values == values.astype(int)).all() and values.min() >= 0 and values.max() < size
 
 
 def test_nothing_compiles_after_the_first_call(trainer, learnt, saved):
@@ -269,7 +288,7 @@ def test_bank_swaps_are_counted_by_update():
 def metrics_of(**rollout):
     sums = no_sums().replace(**{k: jnp.asarray(v, jnp.float32) for k, v in rollout.items()})
     zero = jnp.zeros((1, 1))
-    update = UpdateMetrics(**dict.fromkeys(UpdateMetrics.__dataclass_fields__, zero))
+    update = UpdateMetrics(**dict.fromkeys(PLAIN_FIELDS, zero))
     one = Metrics(sums, update, *(jnp.float32(0),) * 3)
     return jax.tree.map(lambda x: x[None], one)
 
