@@ -146,7 +146,7 @@ def train_life(run_dir: Path, updates: int, log: Path) -> Callable[[], int]:
             command += ["--resume"]
         else:
             shutil.rmtree(run_dir, ignore_errors=True)  # killed before its first checkpoint: there is nothing to resume
-            command += ["--preset", "smoke", *f"{GAME} {SMALL} {SWAPS}".split()]
+            command += ["--preset", "smoke", "--validation-every", "0", *f"{GAME} {SMALL} {SWAPS}".split()]
         with log.open("a") as out:
             return subprocess.Popen(command, stdout=out, stderr=out, cwd=ROOT).pid
 

@@ -110,7 +110,7 @@ figure.tight_layout()
 
 # %%
 everything = {"primary": 1.0, "secondary": 1.0, "tertiary": 1.0}
-duel = play(bare_battle(blue_0=(6.0, 14.0, 0.0), red_1=(20.0, 14.0, np.pi)), 80, blue_0=everything, red_1=everything)
+duel = play(bare_battle(blue_0=(8.0, 14.0, 0.0), red_1=(16.0, 14.0, np.pi)), 80, blue_0=everything, red_1=everything)
 figure, (left, right) = plt.subplots(1, 2, figsize=(9, 3), sharex=True)
 for mech, name in (("blue_0", "heavy"), ("red_1", "medium")):
     left.plot(config.decision_seconds * np.arange(1, 81), np.maximum(curve(duel, mech, 4), 0), label=name)
@@ -123,15 +123,16 @@ figure.tight_layout()
 # %% [markdown]
 # ## Line of sight
 #
-# A generated map from above. Bright columns are those in which a mech could be seen at eye level, two voxels above the
+# A generated map from above. Shaded columns are those in which nothing could be seen, one and a half voxels above the
 # ground, from the cross.
 
 # %%
-made = generate_world(config, 3)
+wide = EnvConfig.original(size_x=40, size_y=40)
+made = generate_world(wide, 7)
 world = VoxelWorld(np.asarray(made.material), np.asarray(made.hp))
-eye = (14.5, 14.5, 2.5)
-seen = [[world.terrain_los(eye, (x + 0.5, y + 0.5, 2.5)) for x in range(28)] for y in range(28)]
-height = np.where(world.material != AIR, np.arange(1, config.size_z + 1)[:, None, None], 0).max(0)
+eye = (20.5, 20.5, 1.5)
+seen = [[world.terrain_los(eye, (x + 0.5, y + 0.5, eye[2])) for x in range(40)] for y in range(40)]
+height = np.where(world.material != AIR, np.arange(1, wide.size_z + 1)[:, None, None], 0).max(0)
 figure, axis = plt.subplots(figsize=(4.5, 4))
 picture = axis.imshow(height, origin="lower", cmap="cividis")
 axis.imshow(np.where(seen, np.nan, 1.0), origin="lower", cmap="Greys", vmin=0, vmax=1, alpha=0.75)
@@ -140,11 +141,11 @@ figure.colorbar(picture, label="height, voxels")
 print(f"{np.mean(seen):.0%} of the columns can be seen")
 
 # %% [markdown]
-# ## The same map in the compiled environment
+# ## The compiled environment
 #
 # A state shows itself in a notebook: the arenas in a table, the first one from above.
 
 # %%
-env, params = echelon_jax.make("5v5", size=28, rules="original", worlds=2)
+env, params = echelon_jax.make("5v5-28", rules="original", worlds=2)
 state, step = env.reset_batch(jax.random.split(jax.random.key(0), 2), params)
 state

@@ -78,7 +78,7 @@ def browser() -> Iterator[Any]:
 
 # A worker keeps every program that it has compiled. Beyond this much memory they are dropped after a file of tests; what a later
 # file needs again comes from the persistent cache.
-MOST_MEGABYTES = int(os.environ.get("ECHELON_TEST_MEGABYTES", "1400"))
+MOST_MEGABYTES = int(os.environ.get("ECHELON_TEST_MEGABYTES", "1800"))
 
 
 def resident_megabytes() -> float:

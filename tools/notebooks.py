@@ -82,6 +82,8 @@ def tidy(book: Any) -> None:
         if cell.cell_type == "code":
             count += 1
             cell["execution_count"] = count
+            # Remarks of a compiler on a busy machine are no result.
+            cell["outputs"] = [output for output in cell.outputs if output.get("name") != "stderr"]
             for output in cell.outputs:
                 if output.output_type == "execute_result":
                     output["execution_count"] = count

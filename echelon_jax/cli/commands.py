@@ -39,7 +39,7 @@ COMMANDS = (
         "watch",
         "watch",
         "WatchCommand",
-        "Play one game and open it as a page; needs no training. A player is `scripted`, `scripted:RATE`, `random`, or a run.",
+        "Play one game and open it as a page. A player is `scripted`, `scripted:RATE`, `random`, zoo:NAME, or a run.",
     ),
     Command(
         "replay",

@@ -4,24 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 from echelon_jax.runs.comparison import curve, smooth
 from echelon_jax.runs.description import read_lines
-from echelon_jax.viewing.pictures import literal, plots
+from echelon_jax.viewing.pictures import Picture, literal
 
 SMOOTHED = 20  # of a run's points, how many windows the thick line has
 
 
-def curves_figure(runs: Sequence[Path], metrics: Sequence[str]) -> Any:
-    """A figure with one plot per metric and one line per run: the values, and their running mean.
-
-    Raises:
-        MissingExtra: matplotlib is not installed.
-    """
+def curves_figure(runs: Sequence[Path], metrics: Sequence[str]) -> Picture:
+    """A figure with one plot per metric and one line per run: the values, and their running mean."""
     columns = min(len(metrics), 3)
     rows = -(-len(metrics) // columns)
-    figure, axes = plots().subplots(rows, columns, figsize=(5 * columns, 3.6 * rows), squeeze=False)
+    figure = Picture(figsize=(5 * columns, 3.6 * rows))
+    axes = figure.subplots(rows, columns, squeeze=False)
     for axis, metric in zip(axes.flat, metrics, strict=False):
         for i, run in enumerate(runs):
             steps, values = curve(read_lines(run), metric)

@@ -97,7 +97,7 @@ def test_seeds_and_time_parts_exclude_each_other(capsys: pytest.CaptureFixture[s
 
 @pytest.mark.slow
 def test_every_seed_is_an_ordinary_run(tmp_path: Path) -> None:
-    flags = ["train", "--preset", "smoke", "--updates", "2", "--eval-games", "0"]
+    flags = ["train", "--preset", "smoke", "--updates", "2", "--eval-games", "0", "--validation-every", "0"]
     assert main([*flags, "--seeds", "2", "--run-dir", str(tmp_path)]) == 0
     for number, run_dir in enumerate(seed_directories(tmp_path, 2)):
         assert json.loads((run_dir / "config.json").read_text())["train"]["seed"] == number

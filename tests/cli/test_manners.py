@@ -9,12 +9,16 @@ import subprocess
 import sys
 import typing
 from collections.abc import Iterator
+from functools import reduce
+from operator import or_
 from pathlib import Path
 
 import pytest
+import tyro
 
 from echelon_jax.cli import main as cli
-from echelon_jax.cli.main import Command, main
+from echelon_jax.cli.commands import COMMANDS as ALL
+from echelon_jax.cli.main import main
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGE = (ROOT / "docs" / "commands.md").read_text(encoding="utf-8")
@@ -23,7 +27,10 @@ WITHOUT_JSON = {"train", "import"}
 ESCAPE = re.compile(r"\x1b\[")
 
 
-def commands(union: object = Command, words: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], type]]:
+EVERY = reduce(or_, (typing.Annotated[command.load(), tyro.conf.subcommand(command.name)] for command in ALL))
+
+
+def commands(union: object = EVERY, words: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], type]]:
     """Every command that does something, with the words that call it."""
     for member in typing.get_args(union):
         kind, settings = typing.get_args(member)[0], member.__metadata__[0]

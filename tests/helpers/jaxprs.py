@@ -7,7 +7,7 @@ from typing import Any
 import jax
 
 # Primitives that cross to the host while a program runs.
-HOST = ("callback", "infeed", "outfeed", "device_put", "host_local")
+HOST = ("callback", "debug", "infeed", "outfeed", "device_put", "host_local")
 
 
 def host_calls(jaxpr: Any) -> list[str]:
