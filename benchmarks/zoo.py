@@ -4,6 +4,7 @@ add NAME RUN        put the policy of a run or checkpoint into the zoo; `rate` m
 rate [NAME ...]     play the policies of each game against each other and the skill levels, and write ratings into the cards
 train NAME          train a policy of the zoo anew from its card, into runs/zoo-NAME
 check NAME          play some games and tell whether they fit the card
+list                what there is
 """
 
 from __future__ import annotations
@@ -146,6 +147,25 @@ class Check:
         sys.exit(0 if fits else 1)
 
 
+@dataclasses.dataclass(frozen=True)
+class List:
+    """Print what the zoo holds, as a table."""
+
+    def run(self) -> None:
+        from echelon_jax.markdown import table
+        from echelon_jax.runs import zoo
+
+        rows = []
+        for name in zoo.names():
+            told = zoo.card(name)
+            env, rating = told["env"], told.get("rating")
+            team = 5 * env["num_packs"]
+            shown = "-" if rating is None else f"{rating['rating']:.0f} ({rating['low']:.0f} to {rating['high']:.0f})"
+            game = f"{team}v{team}, {env['size_x']}x{env['size_y']}, {env['observation']} observation"
+            rows.append([f"`zoo:{name}`", game, f"{told['env_steps']:,}", shown, told["about"]["text"]])
+        print(table(["name", "game", "environment steps", "rating", "about"], rows))
+
+
 def shown(pair: str, done: int, total: int) -> None:
     """Progress, where somebody looks."""
     if sys.stderr.isatty():
@@ -157,6 +177,7 @@ Command = (
     | Annotated[Rate, tyro.conf.subcommand("rate")]
     | Annotated[Train, tyro.conf.subcommand("train")]
     | Annotated[Check, tyro.conf.subcommand("check")]
+    | Annotated[List, tyro.conf.subcommand("list")]
 )
 
 if __name__ == "__main__":

@@ -9,44 +9,29 @@ from __future__ import annotations
 from typing import NamedTuple
 
 
-class Fingerprint(NamedTuple):
-    """How an environment plays a short fixed rollout.
-
-    Attributes:
-        exact: hash of what every machine computes alike: the tables of observation and action, the maps, and all whole numbers
-            and flags of the states.
-        rewards: by decision, the rewards summed with fixed weights. Floats differ a little between machines.
-        observations: by decision, the observations averaged with fixed weights.
-    """
-
-    exact: str
-    rewards: tuple[float, ...]
-    observations: tuple[float, ...]
-
-
 class Version(NamedTuple):
     """An environment under a name that stays.
 
     Attributes:
         size: name of its size in `api.ENVIRONMENTS`.
         rules: its rule set.
-        fingerprint: of the environment with 2 worlds of seed 0.
+        fingerprint: of its configuration.
     """
 
     size: str
     rules: str
-    fingerprint: Fingerprint
+    fingerprint: str
 
 
 VERSIONS = {
     "Echelon-v1": Version(
         size="5v5-40",
         rules="revised",
-        fingerprint=Fingerprint(exact="", rewards=(), observations=()),
+        fingerprint="19778af258c78fa6a054addc9e128c51",
     ),
     "Echelon-original": Version(
         size="5v5-60",
         rules="original",
-        fingerprint=Fingerprint(exact="", rewards=(), observations=()),
+        fingerprint="97287d150a6779d3d790d3d0ee7c9533",
     ),
 }

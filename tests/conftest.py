@@ -31,7 +31,23 @@ os.environ.setdefault("ECHELON_GOLDEN", str(ROOT.parent / "shared" / "golden"))
 import pytest
 
 # A file goes to one of the two workers as a whole; the longest first, so that neither ends up waiting for one of them.
-LONGEST_FIRST = ("learning", "product", "evaluation", "modern_actions", "fuzz", "determinism", "modern_network", "soak")
+LONGEST_FIRST = (
+    "examples",
+    "product",
+    "learning",
+    "replay_game",
+    "soak",
+    "widths",
+    "budget",
+    "fuzz",
+    "parity",
+    "evaluation",
+    "games",
+    "modern_actions",
+    "modern_rewards",
+    "modern_network",
+    "determinism",
+)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -78,7 +94,7 @@ def browser() -> Iterator[Any]:
 
 # A worker keeps every program that it has compiled. Beyond this much memory they are dropped after a file of tests; what a later
 # file needs again comes from the persistent cache.
-MOST_MEGABYTES = int(os.environ.get("ECHELON_TEST_MEGABYTES", "1400"))
+MOST_MEGABYTES = int(os.environ.get("ECHELON_TEST_MEGABYTES", "1800"))
 
 
 def resident_megabytes() -> float:

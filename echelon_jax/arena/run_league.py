@@ -94,7 +94,7 @@ class RunLeague:
         data = self._submit(update, state)
         league = self._offer(data, state, on_device.take_window(state.league))
         self._keep(update)
-        return _with_league(state, league)
+        return state.replace(league=league)  # type: ignore[attr-defined, no-any-return]
 
     def metrics(self) -> dict[str, float | None]:
         """Return the rating of the last submission and the size of the league; None before the first one."""
@@ -120,7 +120,7 @@ class RunLeague:
                 )
             self.slots[slot] = entry.id
             league = on_device.fill(league, slot, policy.params, policy.observation_moments)
-        return _with_league(state, league)
+        return state.replace(league=league)  # type: ignore[attr-defined, no-any-return]
 
     def _submit(self, update: int, state: TrainState) -> LeagueData:
         """Add the learner to the league, rate its games since the last time, and return the league after that."""
@@ -188,9 +188,3 @@ class RunLeague:
         if past:
             return storage.read_file(past[-1])
         return dataclasses.replace(now, entries=(), results=(), periods=0)
-
-
-def _with_league(state: TrainState, league: LeagueState) -> TrainState:
-    """The state with another league, whose arrays lie on the devices where the compiled program expects them."""
-    placed = jax.tree.map(lambda new, old: jax.device_put(new, old.sharding), league, state.league)
-    return state.replace(league=placed)  # type: ignore[attr-defined, no-any-return]

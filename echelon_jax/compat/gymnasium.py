@@ -91,7 +91,7 @@ class EchelonTeam(gymnasium.Env):
         self._count += 1
         key = jax.random.fold_in(self._key, self._count)
         self._state, step = self._step(key, self._state, _checked(self.action_space, action), self.params)
-        info = _mech_info(step)
+        info: dict[str, Any] = dict(_mech_info(step))
         if step.episode_over:
             info |= {"reason": REASONS[int(step.info.reason)], "winner": WINNERS[int(step.info.winner)]}
         observation = np.array(step.final_observation)  # an environment that resets itself would show the next episode

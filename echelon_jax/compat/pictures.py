@@ -106,11 +106,11 @@ def _frame(config: EnvConfig, grid: np.ndarray, **fields: Any) -> Frame:
     height = np.where(grid != AIR, levels, 0).max(0)
     top = np.take_along_axis(grid, np.maximum(height - 1, 0)[None], 0)[0]
     weapons = (config.num_mechs, len(WEAPON_NAMES))
-    return Frame(
-        over=np.bool_(False),
-        height=height,
-        material=top.astype(np.int32),
-        fired=np.zeros(weapons, np.float32),
-        target=np.zeros(weapons, np.int32),
-        **fields,
-    )
+    arrays: dict[str, Any] = {
+        "over": np.bool_(False),
+        "height": height,
+        "material": top.astype(np.int32),
+        "fired": np.zeros(weapons, np.float32),
+        "target": np.zeros(weapons, np.int32),
+    }
+    return Frame(**arrays, **fields)

@@ -225,7 +225,8 @@ def make_team_game(
     """
     if side not in TEAM_NAMES:
         raise ValueError(f"side must be one of {', '.join(TEAM_NAMES)}, got {side!r}")
-    env, params = make(name, worlds=worlds, seed=seed, auto_reset=auto_reset, **options)
+    given: dict[str, Any] = {"worlds": worlds, "seed": seed, "auto_reset": auto_reset, **options}
+    env, params = make(name, **given)
     if opponent is None:
         return TeamGame(env, None, 0, discrete, auto_reset), TeamParams(params)
     player, numbers = opponent_player(opponent, env.config)

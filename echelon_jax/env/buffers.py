@@ -34,7 +34,7 @@ def _is_buffer(leaf: Any) -> bool:
 
 
 def _buffer(leaf: Any) -> int:
-    """What tells one array's memory from another's; two arrays may share theirs without being one object."""
+    """Return the address of an array's memory; two array objects may share one address."""
     try:
         return leaf.unsafe_buffer_pointer()
     except (AttributeError, ValueError, RuntimeError):  # keys, and arrays on several devices

@@ -62,7 +62,7 @@ def policy_player(policy: Policy, deterministic: bool = False) -> tuple[PolicyPl
 def opponent_player(
     opponent: str | Policy, env_config: EnvConfig, deterministic: bool = False, fire_probability: float = 1.0
 ) -> tuple[Any, Any]:
-    """Return an opponent as (player, numbers); `fire_probability` is the scripted one's where its name tells no rate.
+    """Return an opponent as (player, numbers); `fire_probability` is that of the scripted opponent if its name gives no rate.
 
     Raises:
         ValueError: an unknown name, or a policy that was trained for another game.

@@ -1,4 +1,4 @@
-"""What a GPU run needs told to XLA before JAX starts: one table, which the user's own XLA_FLAGS override.
+"""Flags that XLA needs for a GPU before JAX starts, as one table; the user's own XLA_FLAGS override them.
 
 Nothing here imports JAX. The flags are set only where a GPU may be used, because they are part of the compilation cache's key.
 """

@@ -1,4 +1,4 @@
-"""What a compile for a GPU tells, as one JSON-able dictionary and as a table."""
+"""The results of a compilation for a GPU, as one JSON-able dictionary and as a table."""
 
 from __future__ import annotations
 

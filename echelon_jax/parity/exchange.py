@@ -261,7 +261,7 @@ def _save_mech(mech: Mech, row: EnvState, dt: float) -> None:
 
 
 def _save_insertion_order(battle: Battle, row: EnvState) -> None:
-    """Keep the insertion indices of a row as long as they give the grid's order; else number the mechs afresh."""
+    """Keep the insertion indices of a row as long as they give the grid's order; otherwise number the mechs anew."""
     index = row.sim.mechs.insertion_index
     lists = [members for members in battle.grid.cells.values() if members]
     if all((np.diff(index[members]) > 0).all() for members in lists):

@@ -44,7 +44,7 @@ def mask_rules(config: EnvConfig) -> tuple[Rule, ...]:
 
 
 def _trigger_rule(config: EnvConfig, name: str) -> Rule:
-    """One of the weapons on the trigger is carried, and is ready as far as the observation tells."""
+    """One of the weapons on the trigger is carried, and is ready according to the observation."""
     if name not in WEAPON_TRIGGERS:
         return ALWAYS
     observation, alternatives = observation_of(config), []

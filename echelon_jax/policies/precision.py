@@ -1,4 +1,4 @@
-"""Precision of matrix products, said explicitly wherever a network computes.
+"""Precision of matrix products: every computation of a network states it.
 
 On many GPUs a float32 product is computed in TF32, with 10 bits of mantissa instead of 23, unless the program asks for more.
 A learner may choose that. Evaluation, export and parity always compute in float32, so that a policy does not depend on the

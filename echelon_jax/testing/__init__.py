@@ -3,6 +3,6 @@
 from __future__ import annotations
 
 from echelon_jax.testing.api import api_faults, api_test
-from echelon_jax.testing.fingerprint import compare, fingerprint
+from echelon_jax.testing.fingerprint import fingerprint
 
-__all__ = ["api_faults", "api_test", "compare", "fingerprint"]
+__all__ = ["api_faults", "api_test", "fingerprint"]

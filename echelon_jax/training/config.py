@@ -1,4 +1,4 @@
-"""The training configuration: frozen, checked in one place, with a preset for every purse."""
+"""The training configuration: frozen, checked in one place, with presets for a smoke test, a CPU and a GPU."""
 
 from __future__ import annotations
 
@@ -250,7 +250,7 @@ class TrainConfig:
 
     @classmethod
     def cpu(cls, **overrides: Any) -> TrainConfig:
-        """A run of some ten minutes on two cores, on 40 x 40 maps with five mechs a side (docs/results/learning.md)."""
+        """A run of some 15 minutes on two cores, on 40 x 40 maps with five mechs a side (docs/results/learning.md)."""
         sizes: dict[str, Any] = {"arenas": 64, "devices": 0, "rollout_steps": 128, "updates": 280, "bank_size": 128}
         update: dict[str, Any] = {"hidden": 64, "lstm": 64, "epochs": 2, "minibatches": 8}
         decay: dict[str, Any] = {"learning_rate_end": 0.1, "entropy_end": 0.3, "validation_every": 40}

@@ -42,7 +42,7 @@ def reward_weights(config: TrainConfig, env_config: EnvConfig) -> Any:
 
 
 def trace_terms(env_config: EnvConfig) -> None:
-    """Run every reward term on shapes alone, so that a mistake in one is told before anything is compiled.
+    """Run every reward term on shapes alone, so that a mistake in one is reported before anything is compiled.
 
     Raises:
         ValueError: a term fails, or its result is not [arenas, mechs].

@@ -70,6 +70,8 @@ def noise(arenas: int = len(SCENES), fire: float = 0.0, strength: float = 0.0, a
 
 AGENT = Skilled(GAME)
 act = jax.jit(AGENT.act_with_noise)
+look_once = jax.jit(look, static_argnums=0)  # operation by operation it would be hundreds of small programs
+choose_once = jax.jit(choose)
 LAYOUT = action_layout(GAME)
 BLUE_1 = 1
 
@@ -185,23 +187,23 @@ def test_what_one_sees_its_team_knows_and_remembers_for_a_while() -> None:
     forgotten = jnp.full(seen.shape, 99, jnp.int32)
     two_seconds = jnp.full((len(SCENES), 1, 1), 2.0)
     shared = SCENES.index("shared")
-    scene = look(GAME, PARAMS, state(), seen, seen, forgotten, two_seconds)
+    scene = look_once(GAME, PARAMS, state(), seen, seen, forgotten, two_seconds)
     np.testing.assert_array_equal(scene.known[shared, 0, 1], [False, True, True, False, False])
     hidden = jax.tree.map(lambda x: x[1:2], state())  # behind the wall, last seen 8 and 9 decisions ago
     for age, known in ((7, True), (8, False)):
         old = jnp.full((1, 2, 5), age, jnp.int32)
-        scene = look(GAME, PARAMS, hidden, seen[:1], seen[:1], old, two_seconds[:1])
+        scene = look_once(GAME, PARAMS, hidden, seen[:1], seen[:1], old, two_seconds[:1])
         assert bool(scene.known[0, 0, 1, 1]) is known
 
 
 def choices(skill: dict[str, float], before: Aim | None = None) -> np.ndarray:
     rows = Skill(*(jnp.full((len(SCENES), 1, 1), value) for value in skill.values()))
     zero = jnp.zeros((len(SCENES), 2, 5))
-    scene = look(GAME, PARAMS, state(), zero, zero, zero.astype(jnp.int32), rows.memory)
+    scene = look_once(GAME, PARAMS, state(), zero, zero, zero.astype(jnp.int32), rows.memory)
     none = jnp.full(zero.shape, NONE, jnp.int32)
     helpless = jnp.zeros(zero.shape, bool)
     max_hp = by_side(PARAMS.rules.max_hp[None])[0]
-    return np.asarray(choose(rows, scene, before or Aim(none, jnp.zeros_like(none)), max_hp, helpless).target)
+    return np.asarray(choose_once(rows, scene, before or Aim(none, jnp.zeros_like(none)), max_hp, helpless).target)
 
 
 def test_the_weak_are_preferred_by_who_minds() -> None:
@@ -281,7 +283,7 @@ def test_a_mech_that_does_not_get_on_turns_aside_by_time_and_not_by_decisions(su
     skill = Skill(*(jnp.full((1, 1, 1), value) for value in LEVELS["expert"].values()))
     held = jax.tree.map(lambda x: x[SCENES.index("nobody")][None], state())
     zero = jnp.zeros((1, 2, 5))
-    scene = look(game, PARAMS, held, zero, zero, zero.astype(jnp.int32), skill.memory)
+    scene = look_once(game, PARAMS, held, zero, zero, zero.astype(jnp.int32), skill.memory)
     gait, target = standing(scene.x, scene.y), jnp.full(zero.shape, NONE, jnp.int32)
     step = jax.jit(lambda gait: steer(game, PARAMS, held, skill, scene, target, scene.alive, gait, zero + 0.7))
     freeing, first = [], 0.0

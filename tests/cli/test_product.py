@@ -204,7 +204,7 @@ def test_every_flag_of_the_documentation_exists(capsys: pytest.CaptureFixture[st
 def test_the_library_example_of_the_readme_runs(capsys: pytest.CaptureFixture[str]) -> None:
     example = next(text for page, text in blocks("python") if page == "README.md")
     exec(compile(example, "README.md", "exec"), {})
-    assert "(64, 10, 1142) (64, 10) (64,)" in capsys.readouterr().out
+    assert "(64, 10, 1102) (64, 10) (64,)" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize(

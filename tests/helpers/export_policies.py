@@ -23,7 +23,7 @@ from echelon_jax.runs.policy import Policy
 from echelon_jax.training.config import TrainConfig
 
 ENV = EnvConfig.original()
-MODERN = EnvConfig.revised(size_x=28, size_y=28)
+MODERN = EnvConfig.revised(size_x=28, size_y=28, comm_dim=8)  # with messages, which are off by default
 RECORDED = Path(__file__).parents[1] / "data" / "modern_observations.npz"
 STEPS = 240
 TINY = Features(11, 3, 4, (True, False, True, *(False,) * 4, True, True, False, True))

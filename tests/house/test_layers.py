@@ -32,7 +32,7 @@ ONLY = {
 WITHOUT_JAX = {"markdown", "fields", "rules", "intervals", "plugins", "config", "worldgen", "reference"}
 JAX_LIBRARIES = {"jax", "jaxlib", "flax", "optax", "orbax", "chex"}
 # Rooms that may import the reference, the oracle of the tests. The game itself must not depend on it.
-MAY_IMPORT_REFERENCE = {"compat", "parity", "export", "replay"}
+MAY_IMPORT_REFERENCE = {"compat", "parity", "export", "replay", "testing"}
 
 
 class Import(NamedTuple):
@@ -147,7 +147,7 @@ def test_scripts_use_the_library_and_not_the_helpers_of_the_command_line(folder)
     [
         ("sim", "from echelon_jax.env.state import Step", "a higher layer"),
         ("sim", "def f():\n    import echelon_jax.policies.heads", "a higher layer"),
-        ("env", "from echelon_jax.reference.state import Mech", "only compat, export, parity, replay may"),
+        ("env", "from echelon_jax.reference.state import Mech", "only compat, export, parity, replay, testing may"),
         ("reference", "from echelon_jax.intervals import wilson", "only config, rules, worldgen"),
         ("training", "from echelon_jax import EnvConfig", "which is not a room"),
     ],

@@ -37,7 +37,7 @@ class ModernObservation:
 
     @property
     def reading(self) -> Reading:
-        """Friends, hostiles, shots and clouds are the slots; an entry tells whether the mech lives."""
+        """Friends, hostiles, shots and clouds are the slots; an entry says whether the mech lives."""
         kinds = ("friend", "hostile", "shot", "cloud")
         return Reading("shared_map", ("local", "map"), kinds, "known", "nearness", "hostile", "self/alive")
 

@@ -64,7 +64,7 @@ def make_case(config: EnvConfig, seed: int) -> Case:
 
 @cache
 def _blank(config: EnvConfig) -> tuple[EnvState, Noise]:
-    """A fresh arena and some draws: whatever field a case does not choose, it takes from here."""
+    """A fresh arena and some draws. A case takes the fields from here that it does not choose."""
     n, columns = config.num_mechs, config.size_x * config.size_y
     shapes = {"hp": (columns * config.size_z, np.int16), "telemetry": (256, np.uint8), "occupancy": (columns, np.uint8)}
     shapes |= {"material": (columns * config.size_z, np.uint8)}
@@ -335,7 +335,7 @@ def _memory(config: EnvConfig, rng: np.random.Generator, mechs: Mechs) -> Observ
 
 
 def _actions(config: EnvConfig, rng: np.random.Generator) -> np.ndarray:
-    """Per mech: uniform, saturated, zero, all triggers pulled, out of range or not finite."""
+    """Per mech: uniform, saturated, zero, all triggers pressed, out of range or not finite."""
     shape = (config.num_mechs, action_layout(config).size)
     actions = rng.uniform(-1, 1, shape)
     kind = rng.random(len(actions))
