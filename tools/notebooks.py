@@ -68,13 +68,13 @@ def execute(names: Sequence[str], run_dir: Path) -> list[Any]:
                 number += 1
             book.metadata["echelon"] = {"source": fingerprint(book), "seconds": round(time.perf_counter() - began)}
     for book in books:
-        tidy(book)
+        tidy(book, run_dir)
         nbformat.validate(book)
     return books
 
 
-def tidy(book: Any) -> None:
-    """Leave out of an executed notebook what differs from one execution to the next for no reason."""
+def tidy(book: Any, run_dir: Path) -> None:
+    """Leave out of an executed notebook what differs from one execution to the next for no reason, such as where its run lies."""
     count = 0
     for number, cell in enumerate(book.cells):
         cell["id"] = f"cell-{number}"
@@ -85,6 +85,8 @@ def tidy(book: Any) -> None:
             # Remarks of a compiler on a busy machine are no result.
             cell["outputs"] = [output for output in cell.outputs if output.get("name") != "stderr"]
             for output in cell.outputs:
+                for part, names in ((output, ("text",)), (output.get("data", {}), ("text/plain", "text/html"))):
+                    part.update({n: part[n].replace(str(run_dir), "runs/notebook") for n in names if n in part})
                 if output.output_type == "execute_result":
                     output["execution_count"] = count
 

@@ -54,5 +54,7 @@ def live_page(
         if sys.platform in ("darwin", "win32") or os.environ.get("DISPLAY") or os.environ.get("WAYLAND_DISPLAY"):
             webbrowser.open(server.url)
         yield feed, functools.partial(Validator, on_game=games.take)
+        if games.busy:
+            tell("finishing the replay of the last validation game ...")
     if games.problem is not None:
         tell(games.problem)

@@ -34,7 +34,7 @@ class GameRecorder:
         self.problem: str | None = None  # why a game could not be kept
         self._news = threading.Condition()
         self._waiting: tuple[int, str, Trace] | None = None
-        self._closing = False
+        self._closing = self._working = False
         self._thread = threading.Thread(target=self._work, name="replays", daemon=True)
 
     def __enter__(self) -> GameRecorder:
@@ -52,6 +52,12 @@ class GameRecorder:
         if error is None:
             self._thread.join()
 
+    @property
+    def busy(self) -> bool:
+        """Whether a game is in work or waits."""
+        with self._news:
+            return self._working or self._waiting is not None
+
     def take(self, update: int, opponent: str, trace: Trace) -> None:
         """Take a game; returns at once."""
         with self._news:
@@ -63,16 +69,16 @@ class GameRecorder:
             with self._news:
                 self._news.wait_for(lambda: self._waiting is not None or self._closing)
                 game, self._waiting = self._waiting, None
+                self._working = game is not None
             if game is None:
                 return
             try:
                 self._make(*game)
-            except (
-                OSError,
-                ReplayError,
-                ValueError,
-            ) as error:  # the run does not end because its film could not be kept
+            except (OSError, ReplayError, ValueError) as error:
+                # The run does not end because its film could not be kept.
                 self.problem = f"the game of update {game[0]} could not be kept: {error}"
+            with self._news:
+                self._working = False
 
     def _make(self, update: int, opponent: str, trace: Trace) -> None:
         title = f"{self.name} at update {update} against {opponent}"
