@@ -29,9 +29,13 @@ def write_rows(
 ) -> tuple[Array, ...]:
     """Copy source[row[i]] over into[i] for the arenas i of the mask, in place, `chunk` arenas at a time.
 
-    Large arrays are written through an index: a `where` over the batch would copy all of them at every step.
+    Large arrays are written through an index: a `where` over the batch would copy all of them at every step. A chunk of at least
+    the number of arenas takes one pass without a queue, in which the other arenas are dropped.
     """
     arenas = arena.shape[0]
+    if chunk >= arenas > 1:
+        item = jnp.where(arena, jnp.arange(arenas, dtype=jnp.int32), arenas)
+        return tuple(target.at[item].set(rows[row], mode="drop") for target, rows in zip(into, source, strict=True))
     chunk = min(chunk, arenas)
     queue, count = compact(arena, -(-arenas // chunk) * chunk)
 

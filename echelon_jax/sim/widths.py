@@ -81,7 +81,7 @@ def gpu_widths(arenas: int) -> LoopWidths:
         projectiles=1024,
         wrecks=max(64, arenas // 8),
         blasts=arenas,
-        resets=64,
+        resets=arenas,
         compaction_rounds=0,
         move_unroll=5,
         fixed_rounds=True,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import zlib
+from functools import cache
 
 import jax
 import jax.numpy as jnp
@@ -17,7 +18,8 @@ from echelon_jax.sim.rules import MAX_BOX_COLUMNS, SimRules
 from echelon_jax.sim.state import Grid, Mechs
 from echelon_jax.sim.widths import LoopWidths
 
-_DIGITS = 4  # coordinates are below 10,000
+_NUMBERS = 6  # of a wreck's text
+_MOST_DIGITS = 4  # coordinates are below 10,000
 
 
 def _crc_table() -> np.ndarray:
@@ -27,36 +29,54 @@ def _crc_table() -> np.ndarray:
     return table.astype(np.uint32)
 
 
-def wreck_roll(
-    config: EnvConfig, mech: Int32[Array, " wrecks"], bounds: Int32[Array, "wrecks 6"], unroll: bool = False
-) -> UInt32[Array, " wrecks"]:
-    """CRC32 of "id:class:lo_x:lo_y:lo_z:hi_x:hi_y:hi_z" for each wreck, without strings.
+@cache
+def _crc_parts(config: EnvConfig) -> tuple[np.ndarray, np.ndarray]:
+    """What the parts of a wreck's text add to its CRC32, each by what follows it.
 
-    The register after the constant part "id:class" is tabulated per mech; the digits are fed in as bytes, one a turn of a
-    loop or all in one go with `unroll`.
+    CRC32 is linear: fed with a byte, the register becomes M(register) xor table[byte], where M(r) = table[r & 255] xor (r >> 8).
+    So the CRC of a text is the xor of what each part leaves in an empty register, sent through M once for each byte behind it.
+
+    Returns:
+        uint32 [mechs, length of the numbers]: of the part "id:class" with the register's start value.
+        uint32 [bytes behind it, coordinates]: of a part ":coordinate".
     """
     r = roster(config.num_packs)
+    table = _crc_table()
+
+    def passed(register: np.ndarray) -> np.ndarray:
+        return table[register & 0xFF] ^ (register >> np.uint32(8))
+
+    def behind(register: np.ndarray, most: int) -> np.ndarray:
+        rows = [register]
+        for _ in range(most):
+            rows.append(passed(rows[-1]))
+        return np.stack(rows)
+
+    longest = _NUMBERS * (1 + _MOST_DIGITS)
     heads = [f"{i}:{CLASS_NAMES[c]}" for i, c in zip(r.ids, r.mech_class, strict=True)]
-    start = jnp.asarray(np.array([zlib.crc32(h.encode()) ^ 0xFFFFFFFF for h in heads], np.uint32))
-    table = jnp.asarray(_crc_table())
-    zeros = jnp.zeros_like(bounds[:, :1])
-    columns = []
-    for n in range(6):
-        value = bounds[:, n : n + 1]
-        columns.append(zeros + ord(":"))
-        for power in range(_DIGITS - 1, -1, -1):
-            shown = (value >= 10**power) | (power == 0)
-            columns.append(jnp.where(shown, ord("0") + (value // 10**power) % 10, -1))  # -1: no byte
-    text = jnp.concatenate(columns, axis=1).T  # [bytes, wrecks]
+    start = np.array([zlib.crc32(head.encode()) ^ 0xFFFFFFFF for head in heads], np.uint32)
+    coordinate = []
+    for value in range(max(config.size_x, config.size_y, config.size_z) + 1):
+        register = np.uint32(0)
+        for byte in f":{value}".encode():
+            register = table[(register ^ np.uint32(byte)) & np.uint32(0xFF)] ^ (register >> np.uint32(8))
+        coordinate.append(register)
+    return behind(start, longest).T, behind(np.array(coordinate, np.uint32), longest - 1 - _MOST_DIGITS)
 
-    def feed(
-        register: UInt32[Array, " wrecks"], byte: Int32[Array, " wrecks"]
-    ) -> tuple[UInt32[Array, " wrecks"], None]:
-        fed = table[((register ^ byte.astype(jnp.uint32)) & 0xFF).astype(jnp.int32)] ^ (register >> 8)
-        return jnp.where(byte >= 0, fed, register), None
 
-    register, _ = jax.lax.scan(feed, start[mech], text, unroll=unroll)
-    return register ^ jnp.uint32(0xFFFFFFFF)
+def wreck_roll(
+    config: EnvConfig, mech: Int32[Array, " wrecks"], bounds: Int32[Array, "wrecks 6"]
+) -> UInt32[Array, " wrecks"]:
+    """CRC32 of "id:class:lo_x:lo_y:lo_z:hi_x:hi_y:hi_z" for each wreck, from tables instead of strings (`_crc_parts`)."""
+    heads, coordinates = (jnp.asarray(part) for part in _crc_parts(config))
+    length, found = jnp.zeros_like(mech), jnp.zeros(mech.shape, jnp.uint32)
+    for number in range(_NUMBERS - 1, -1, -1):
+        value = bounds[:, number]
+        found = found ^ coordinates[length, value]
+        length = length + 2
+        for power in range(1, _MOST_DIGITS):
+            length = length + (value >= 10**power)
+    return heads[mech, length] ^ found ^ jnp.uint32(0xFFFFFFFF)
 
 
 def box_cells(
@@ -78,7 +98,7 @@ def hashed_rolls(config: EnvConfig, rules: SimRules, mechs: Mechs) -> Float32[Ar
     arenas, n = mechs.alive.shape
     mech = jnp.tile(jnp.arange(n, dtype=jnp.int32), arenas)
     bounds = jnp.concatenate(box_cells(config, rules, mech, mechs.position.reshape(-1, 3)), -1)
-    return _as_roll(wreck_roll(config, mech, bounds, unroll=True)).reshape(arenas, n)
+    return _as_roll(wreck_roll(config, mech, bounds)).reshape(arenas, n)
 
 
 def place_wrecks(
