@@ -5,7 +5,7 @@
     python tools/jaxmarl_baseline.py JaxMARL/baselines/IPPO/ippo_rnn_smax.py
 
 The baseline's file is not changed: the names by which it makes SMAX and logs are bound to the game and to `print`. Its settings
-are those of its own configuration, besides the sizes that are flags here. docs/adaptors.md says what was tried, with which versions.
+are those of its own configuration, besides the sizes that are flags here. docs/adaptors.md says what was tried.
 """
 
 from __future__ import annotations
