@@ -1,11 +1,11 @@
-"""Train with JaxMARL's own IPPO-RNN baseline on the game, to show that the adaptor is one that JaxMARL's learners take.
+"""Train with JaxMARL's own IPPO-RNN baseline on the game.
 
     pip install jaxmarl distrax wandb hydra-core omegaconf
     git clone --depth 1 https://github.com/FLAIROx/JaxMARL
     python tools/jaxmarl_baseline.py JaxMARL/baselines/IPPO/ippo_rnn_smax.py
 
 The baseline's file is not changed: the names by which it makes SMAX and logs are bound to the game and to `print`. Its settings
-are those of its own configuration, besides the sizes that are flags here. docs/adaptors.md says with which versions this ran.
+are those of its own configuration, besides the sizes that are flags here. docs/adaptors.md says what was tried.
 """
 
 from __future__ import annotations
