@@ -31,7 +31,23 @@ os.environ.setdefault("ECHELON_GOLDEN", str(ROOT.parent / "shared" / "golden"))
 import pytest
 
 # A file goes to one of the two workers as a whole; the longest first, so that neither ends up waiting for one of them.
-LONGEST_FIRST = ("learning", "product", "evaluation", "modern_actions", "fuzz", "determinism", "modern_network", "soak")
+LONGEST_FIRST = (
+    "examples",
+    "product",
+    "learning",
+    "replay_game",
+    "soak",
+    "widths",
+    "budget",
+    "fuzz",
+    "parity",
+    "evaluation",
+    "games",
+    "modern_actions",
+    "modern_rewards",
+    "modern_network",
+    "determinism",
+)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
