@@ -1,8 +1,8 @@
 """Speed of training in two versions of the project, by turns: `python benchmarks/versions.py --before TREE [--now TREE]`.
 
 A tree is a checkout (`git worktree add TREE COMMIT`). Each version compiles its program in a process of its own. Then the
-two make updates one after the other, so that other work on the machine slows both alike. CPU seconds count. The game is the original's,
-because the defaults of the revised game have changed over time.
+two make updates one after the other, so that other work on the machine slows both alike. CPU seconds count. The game is the
+original's, because the defaults of the revised game have changed over time.
 """
 
 from __future__ import annotations
