@@ -7,33 +7,55 @@ from pathlib import Path
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
 from helpers import league_runs
 from helpers.checkpoint_states import same
 from helpers.fake_env import CONFIG
-from helpers.league_runs import CONFIGURED, NAMES, PARAMS
+from helpers.league_runs import CONFIGURED, NAMES, PARAMS, SLOTS
 
 from echelon_jax.arena.history import history
 from echelon_jax.arena.league import League
 from echelon_jax.arena.records import LeagueError
 from echelon_jax.arena.run_league import RunLeague
 from echelon_jax.runs.checkpoint import restore, save
+from echelon_jax.training.league import state as on_device
 from echelon_jax.training.league.state import NOBODY
 
 CALLS = 6
 
 
+def template() -> Any:
+    return jax.eval_shape(league_runs.trainer().init, jax.random.key(0), PARAMS)
+
+
 def begin(run_dir: Path) -> tuple[RunLeague, Any]:
-    train = league_runs.trainer()
+    """A run at update 0; nothing is compiled, its numbers come from a counter."""
+
+    def leaf(like: Any) -> Any:
+        if jnp.issubdtype(like.dtype, jax.dtypes.prng_key):
+            return jax.random.key(0)
+        return jnp.asarray(np.arange(like.size).reshape(like.shape) % 7, like.dtype)
+
+    made = jax.tree.map(leaf, template())
+    league = on_device.begin(made.params, made.observation_moments, SLOTS, len(NAMES))
     companion = RunLeague(run_dir, CONFIGURED, CONFIG)
-    return companion, companion.begin(train, train.init(jax.random.key(0), PARAMS), None)
+    state = made.replace(update=jnp.int32(0), league=league)
+    return companion, companion.begin(league_runs.trainer(), state, None)
 
 
 def played(companion: RunLeague, state: Any, calls: int) -> Any:
+    """Made-up calls: the parameters move, and every member that can be drawn has played some games."""
     for _ in range(calls):
-        state, _ = league_runs.trainer().run_updates(state, PARAMS)
-        state = companion.after_call(state)
+        update = int(state.update) + CONFIGURED.updates_per_call
+        random = np.random.default_rng(update)
+        games = random.integers(1, 9, SLOTS + 3) * np.asarray(on_device.drawable(state.league))
+        results = np.stack([games, random.binomial(games, 0.6), np.zeros_like(games)], -1).astype(np.float32)
+        sums = on_device.no_sums(SLOTS + 3).replace(results=jnp.asarray(results))
+        params = jax.tree.map(lambda x, u=update: jnp.asarray(np.sin(1.7 * np.asarray(x) + u)), state.params)
+        league = on_device.after_update(state.league, sums, 0.9)
+        state = companion.after_call(state.replace(params=params, league=league, update=jnp.int32(update)))
     return state
 
 
@@ -85,10 +107,8 @@ def test_a_resumed_run_repeats_nothing_and_ends_in_the_same_league(
     remembered = json.loads(json.dumps(companion.remember()))
     played(companion, state, 2)  # beyond the checkpoint, then killed
 
-    train = league_runs.trainer()
-    template = jax.eval_shape(train.init, jax.random.key(0), PARAMS)
     again = RunLeague(tmp_path, CONFIGURED, CONFIG)
-    state = again.begin(train, restore(tmp_path, template, CONFIGURED, CONFIG), remembered)
+    state = again.begin(league_runs.trainer(), restore(tmp_path, template(), CONFIGURED, CONFIG), remembered)
     assert League(tmp_path / "league").read().periods == 3
     assert same(played(again, state, CALLS - 3), expected)
 

@@ -18,6 +18,8 @@ CONFIGURED = TrainConfig(
         "league_slots": SLOTS,
         "league_agents": " ".join(NAMES),
         "league_every": 4,
+        "epochs": 1,
+        "minibatches": 1,
     }
 ).validate()
 PARAMS = fake_params(death_rate=0.02, decided_rate=0.1)

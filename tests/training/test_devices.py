@@ -1,6 +1,7 @@
 """Arenas spread over two devices: the update of both together is that of one device with all arenas."""
 
 import dataclasses
+import types
 
 import jax
 import jax.numpy as jnp
@@ -14,7 +15,7 @@ from jax.sharding import PartitionSpec
 from training.test_ppo import CONFIG, NETWORK, OPTIMIZER, PARAMS, random_batch
 
 from echelon_jax.policies.normalize import batch_moments
-from echelon_jax.training import guard, ppo
+from echelon_jax.training import diagnostics, guard, ppo
 from echelon_jax.training.devices import AXIS, Across, allowed_devices, copied_to, device_mesh, split_over
 from echelon_jax.training.trainer import make_train
 
@@ -56,6 +57,24 @@ def test_moments_of_two_devices_are_those_of_all_rows():
         together = on_two(lambda x, m: TWO.moments(batch_moments(x, m)), (PartitionSpec(AXIS),) * 2, WHOLE)(rows, seen)
         for a, b in zip(jax.tree.leaves(batch_moments(rows, seen)), jax.tree.leaves(together), strict=True):
             np.testing.assert_allclose(a, b, rtol=1e-5, atol=1e-5)
+
+
+def test_the_worst_ratios_and_dead_units_of_two_devices_are_those_of_all_arenas():
+    """Sequences are whole arenas here; the third arena is the first of the second device."""
+    ratio, old, raw = (jax.random.normal(jax.random.key(i), (3, 4, 2, n)) for i, n in ((1, 5), (2, 5), (3, 32)))
+
+    def look(across, arenas, ratio, old, raw):
+        worst = diagnostics.worst_ratios(4, ratio, old, raw)
+        layer = types.SimpleNamespace(activations=lambda params, seen: {"layer": seen})
+        alive = jnp.ones(raw.shape[:3], bool)
+        return diagnostics.worst_of(worst, across, arenas), diagnostics.dead_units(
+            layer, None, raw - 2.0, alive, across
+        )
+
+    one = jax.jit(lambda *x: look(Across(1), 4, *x))(ratio, old, raw)
+    two = on_two(lambda *x: look(TWO, 2, *x), (SPLIT,) * 3, WHOLE)(ratio, old, raw)
+    assert {int(x) for x in one[0].arena} & {2, 3} and 0 < float(one[1]["layer"]) < 1
+    assert unequal(one, two) == []
 
 
 @pytest.fixture(scope="module")
