@@ -20,6 +20,7 @@ from echelon_jax.arena.league import League
 from echelon_jax.arena.records import LeagueError
 from echelon_jax.arena.run_league import RunLeague
 from echelon_jax.runs.checkpoint import restore, save
+from echelon_jax.runs.metric_names import PATTERNS
 from echelon_jax.training.league import state as on_device
 from echelon_jax.training.league.state import NOBODY
 
@@ -77,6 +78,10 @@ def test_every_submission_is_rated_by_its_training_games(whole: tuple[Path, RunL
     assert companion.metrics()["league/rating"] == policies[-1].rating != 1500.0
     anchors = [e.name for e in data.entries if e.role == "anchor"]
     assert len(anchors) == 1 and anchors[0] in NAMES
+
+
+def test_the_metrics_of_a_league_are_those_of_the_page(whole: tuple[Path, RunLeague, Any]) -> None:
+    assert set(whole[1].metrics()) == {name for name in PATTERNS if name.startswith("league/")}
 
 
 def test_the_slots_hold_submitted_policies_and_the_first_one_stays(whole: tuple[Path, RunLeague, Any]) -> None:
