@@ -17,6 +17,8 @@ import numpy as np
 import torch
 from torch import nn
 
+import echelon_jax.compat.gymnasium  # noqa: F401  it registers Echelon-v1
+
 GAMMA, LAMBDA, CLIP, ENTROPY = 0.99, 0.95, 0.2, 0.005
 EPOCHS, MINIBATCHES, LEARNING_RATE = 4, 4, 5e-4
 

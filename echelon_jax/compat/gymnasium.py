@@ -215,12 +215,16 @@ def _checked(space: spaces.Space, action: Any) -> np.ndarray:
     """Refuse an action of another shape; JAX would broadcast it or clamp the number of a choice."""
     if np.shape(action) != space.shape:
         raise ValueError(f"action must have shape {space.shape}, got {np.shape(action)}")
-    if isinstance(space, spaces.MultiDiscrete):
-        choices = np.asarray(action)
-        if not np.issubdtype(choices.dtype, np.integer) or (choices < 0).any() or (choices >= space.nvec).any():
-            raise ValueError(f"action must hold whole numbers from 0 to {space.nvec.max() - 1}, got {action!r}")
+    if np.issubdtype(space.dtype, np.integer):  # a batch of MultiDiscrete is a Box of whole numbers
+        choices, last = np.asarray(action), int(_last_choice(space).max())
+        if not np.issubdtype(choices.dtype, np.integer) or (choices < 0).any() or (choices > _last_choice(space)).any():
+            raise ValueError(f"action must hold whole numbers from 0 to {last}, got {action!r}")
         return choices.astype(np.int32)
     return np.asarray(action, np.float32)
+
+
+def _last_choice(space: Any) -> np.ndarray:
+    return space.nvec - 1 if isinstance(space, spaces.MultiDiscrete) else space.high
 
 
 def _known_mode(render_mode: str | None) -> str | None:

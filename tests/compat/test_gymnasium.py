@@ -136,6 +136,16 @@ def test_wrong_actions_are_refused_in_one_sentence(discrete, action, sentence):
         env.step(action)
 
 
+def test_a_batch_of_choices_reaches_the_game_as_whole_numbers():
+    envs = many(discrete=True)
+    envs.reset(seed=0)
+    assert adaptor._checked(envs.action_space, envs.action_space.sample()).dtype == np.int32
+    envs.step(np.zeros((ENVS, TEAM), np.int64))
+    for wrong in (np.full((ENVS, TEAM), 99), np.full((ENVS, TEAM), -1), np.zeros((ENVS, TEAM))):
+        with pytest.raises(ValueError, match="action must hold whole numbers from 0 to 18"):
+            envs.step(wrong)
+
+
 def test_wrong_options_are_refused_in_one_sentence():
     with pytest.raises(ValueError, match="num_envs must be a whole number from 1, got 0"):
         EchelonTeams(*fake_game(opponent=OPPONENT), num_envs=0)
