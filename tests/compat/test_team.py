@@ -94,11 +94,11 @@ def test_vmap_of_one_arena_is_the_program_of_the_batch():
         0
     ]  # one action for all arenas
     np.testing.assert_array_equal(shared, seen)
-    equations = {
+    lines = {
         str(jax.make_jaxpr(program)(KEYS, states, OURS, params)).count("\n")
         for program, states in ((mapped, state), (lambda *a: game.step_batch(*a), batch_state))
     }
-    assert max(equations) - min(equations) < 5  # the mapped program is that of the batch and a wrapper
+    assert max(lines) < 1.05 * min(lines)  # the mapped program is that of the batch and a wrapper
     with pytest.raises(ValueError, match="params must be the same in all arenas"):
         jax.vmap(env.step)(KEYS, state, OURS, jax.tree.map(lambda leaf: jnp.stack([leaf] * ARENAS), params))
 

@@ -15,7 +15,7 @@ from echelon_jax.policies.heads import BERNOULLI, CATEGORICAL, GAUSSIAN, heads_o
 from echelon_jax.rules.mechs import HEAVY, LIGHT, MEDIUM, PACK_CLASSES, SCOUT
 from echelon_jax.rules.weapons import TRIGGERS
 
-MODERN, ORIGINAL = EnvConfig(size_x=28, size_y=28), EnvConfig.original()
+MODERN, ORIGINAL = EnvConfig(size_x=28, size_y=28, comm_dim=8), EnvConfig.original()
 GAMES = {"modern": MODERN, "original": ORIGINAL, "two_packs": EnvConfig(size_x=60, size_y=60, num_packs=2)}
 
 
