@@ -148,10 +148,10 @@ def print_plan(
         "worlds", f"{c.bank_size} at a time, {c.bank_size + c.bank_swaps(c.updates - 1) * c.bank_swap_size:,} in all"
     )
     validation = (
-        f"every {c.validation_every} updates, {c.validation_games} games against each of {c.validation_opponents}"
+        f"every {c.validation_every} updates, {c.validation_games} games against each: {c.validation_opponents}"
     )
     table.add_row("validation", f"{validation}; saved each time" if c.validation_every else "none")
-    table.add_row("evaluation", f"{eval_games} games against each of scripted and random" if eval_games else "none")
+    table.add_row("evaluation", f"{eval_games} games against each: scripted, random" if eval_games else "none")
     rate = known_rate(c, e, runs)
     if rate is None:
         table.add_row("expected time", "not known: no run of this game and these sizes under runs/")
