@@ -2,7 +2,7 @@
 # NVIDIA's driver and its container toolkit.
 #
 #   docker build -t echelon-jax .
-#   docker run --gpus all -v "$PWD/runs:/work/runs" echelon-jax train --preset gpu
+#   docker run --gpus all -v "$PWD/runs:/game/runs" echelon-jax train --preset gpu
 #
 # `--build-arg EXTRA=` leaves CUDA out, for a machine without a GPU.
 FROM python:3.13-slim
@@ -13,8 +13,8 @@ COPY pyproject.toml MANIFEST.in README.md CHANGELOG.md LICENSE NOTICE ./
 COPY echelon_jax ./echelon_jax
 RUN pip install --no-cache-dir ".${EXTRA}" && rm -rf /source
 
-RUN useradd --create-home player && mkdir -p /work && chown player /work
+RUN useradd --create-home player && mkdir -p /game && chown player /game
 USER player
-WORKDIR /work
+WORKDIR /game
 ENTRYPOINT ["echelon"]
 CMD ["--help"]

@@ -110,8 +110,7 @@ class EnvConfig:
     )
     comm_dim: int = field(
         0,
-        "Numbers in a message; 0, the default, removes messages from action and observation: no policy of ours has learnt to use"
-        " them (docs/results/learning.md).",
+        "Numbers in a message; 0 removes messages from action and observation.",
         low=0,
         high=64,
     )

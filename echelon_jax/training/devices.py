@@ -7,6 +7,7 @@ together do the update that one device would do on the minibatches of all of the
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Callable
 from typing import Any
 
 import jax
@@ -18,6 +19,10 @@ from jaxtyping import Array, Bool, Float32, Key
 from echelon_jax.policies.normalize import Moments, merge
 
 AXIS = "arenas"
+COPIED, SPLIT = (
+    PartitionSpec(),
+    PartitionSpec(AXIS),
+)  # where a leaf lies: whole on every device, or a share of its arenas
 
 
 @dataclasses.dataclass(frozen=True)
@@ -80,12 +85,25 @@ def device_mesh(devices: int) -> Mesh:
 
 def split_over(mesh: Mesh, tree: Any) -> Any:
     """Return a tree whose leaves lead with arenas, with an equal share of them on each device."""
-    return jax.device_put(tree, NamedSharding(mesh, PartitionSpec(AXIS)))
+    return jax.device_put(tree, NamedSharding(mesh, SPLIT))
 
 
 def copied_to(mesh: Mesh, tree: Any) -> Any:
     """Return a tree with a copy of every leaf on each device."""
-    return jax.device_put(tree, NamedSharding(mesh, PartitionSpec()))
+    return jax.device_put(tree, NamedSharding(mesh, COPIED))
+
+
+def on_each_device(mesh: Mesh, function: Callable[..., Any], state_lies: Any) -> Callable[..., Any]:
+    """Return a function of (state, parameters) to (state, results) that runs on every device, with its share of the state.
+
+    Args:
+        mesh: the devices.
+        function: what runs on each; its sums run over all devices (`Across`), so that what is copied stays equal.
+        state_lies: COPIED or SPLIT for each field of the state. Parameters and results are copied.
+    """
+    where = (state_lies, COPIED)
+    # What is copied leaves equal on all devices by construction; JAX need not prove it.
+    return jax.shard_map(function, mesh=mesh, in_specs=where, out_specs=where, check_vma=False)
 
 
 def allowed_devices(most: int, arenas: int, minibatches: int) -> int:

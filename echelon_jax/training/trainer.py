@@ -18,7 +18,6 @@ import flax.struct
 import jax
 import jax.numpy as jnp
 import optax
-from jax.sharding import PartitionSpec
 from jaxtyping import Array, Float32, Int32, Key
 
 from echelon_jax.agents.base import Agent, AgentParams, ObservingAgent
@@ -42,7 +41,16 @@ from echelon_jax.policies.registry import NetworkFactory, given_network
 from echelon_jax.training import guard, ppo
 from echelon_jax.training.advantages import generalized_advantages
 from echelon_jax.training.config import LEAGUE, TrainConfig
-from echelon_jax.training.devices import AXIS, Across, allowed_devices, copied_to, device_mesh, split_over
+from echelon_jax.training.devices import (
+    COPIED,
+    SPLIT,
+    Across,
+    allowed_devices,
+    copied_to,
+    device_mesh,
+    on_each_device,
+    split_over,
+)
 from echelon_jax.training.diagnostics import dead_units
 from echelon_jax.training.league import state as league_state
 from echelon_jax.training.league.agent import LeagueAgent
@@ -362,22 +370,8 @@ def make_train(
         return learner.replace(runner_state=arenas), copied_to(mesh, env_params)
 
     def on_every_device(function: Callable[..., Any]) -> Callable[..., Any]:
-        """Return a function of (state, env_params) that runs on the arenas of each device."""
-        if mesh is None:
-            return function
-
-        def spread(state: TrainState, env_params: EnvParams) -> tuple[TrainState, Metrics]:
-            whole = PartitionSpec()
-            specs: dict[str, Any] = dict.fromkeys(TrainState.__dataclass_fields__, whole)
-            parts = TrainState(**specs)
-            parts = parts.replace(runner_state=PartitionSpec(AXIS))  # type: ignore[attr-defined]
-            # The values that leave are equal on all devices by construction (`Across`); JAX need not prove it.
-            mapped = jax.shard_map(
-                function, mesh=mesh, in_specs=(parts, whole), out_specs=(parts, whole), check_vma=False
-            )
-            return mapped(state, env_params)
-
-        return spread
+        specs: dict[str, Any] = dict.fromkeys(TrainState.__dataclass_fields__, COPIED) | {"runner_state": SPLIT}
+        return function if mesh is None else on_each_device(mesh, function, TrainState(**specs))
 
     compiled_init = jax.jit(init)
 
