@@ -6,8 +6,8 @@
     python benchmarks/learning.py long --games 200
     python benchmarks/learning.py goal --seeds 0 1 2 3 4 --games 400
 
-Trains one run per variant and seed: goal with the `cpu` preset as it is, networks and rules with that of earlier versions (a
-fifth of the updates), long with three times those updates, ablations as smaller runs on 28x28 maps. Then it plays evaluation
+Trains one run per variant and seed: goal with the `cpu` preset as it is, networks and rules with that of earlier versions (60
+updates), long with three times those updates, ablations as smaller runs on 28x28 maps. Then it plays evaluation
 games of the untrained and of the trained policy against the scripted opponent at its full fire rate, on maps that training never
 saw, both sides of each, under the rules it was trained with. Every finished run is kept under --work, so that a comparison that
 was cut off goes on where it stopped, and `--variant NAME` lets several processes share one. Writes NAME.json, NAME.png and NAME.md
@@ -34,7 +34,9 @@ EARLIER = {
     "epochs": 4,
     "minibatches": 4,
     "learning_rate_end": 0.2,
+    "entropy_coefficient": 0.003,
     "entropy_end": 1.0,
+    "curriculum": "",
     "after_death": 0.0,
     "after_death_start": 0,
     "after_death_ramp": 30,

@@ -208,7 +208,9 @@ class TrainCommand:
         if saved is None:
             preset = self.preset or DEFAULT_PRESET
             env_config = self.game.config(DEFAULT_SIZE[preset])
-            return checked(self._with_length(TrainConfig.preset(preset, **changes)).validate), env_config
+            from echelon_jax.training.reward_weights import preset_for
+
+            return checked(self._with_length(preset_for(preset, env_config, **changes)).validate), env_config
         train, env = read_configuration(saved)
         config = self._with_length(TrainConfig(**{**train, **changes}))
         return checked(config.validate), self.game.config(DEFAULT_SIZE["cpu"], env)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from typing import Any
 
 import jax
@@ -15,7 +16,7 @@ from echelon_jax.env.reward_terms import term_rewards
 from echelon_jax.env.state import EnvState
 from echelon_jax.sim.rules import sim_rules
 from echelon_jax.training.config import TrainConfig
-from echelon_jax.training.curriculum import REWARD_WEIGHTS
+from echelon_jax.training.curriculum import REWARD_WEIGHTS, parse
 
 
 def reward_weights(config: TrainConfig, env_config: EnvConfig) -> Any:
@@ -39,6 +40,22 @@ def reward_weights(config: TrainConfig, env_config: EnvConfig) -> Any:
     weights = weights.replace(**changed)
     reward.check_weights(env_config, weights, config.gamma)
     return weights
+
+
+def preset_for(name: str, env_config: EnvConfig, **overrides: Any) -> TrainConfig:
+    """Return a preset for a game. A curriculum of the preset is left out where it does not fit the game or the overrides.
+
+    It does not fit if it changes a weight that the game's reward does not have, or one that the overrides set.
+
+    Raises:
+        ValueError: there is no preset of that name.
+    """
+    config = TrainConfig.preset(name, **overrides)
+    if "curriculum" in overrides:
+        return config
+    has = {f"reward_{field.name}" for field in dataclasses.fields(reward_of(env_config).weights_type)}
+    changed = {number for stage in parse(config.curriculum) for number in stage.values} - {"fire"}
+    return config if changed <= has - set(overrides) else dataclasses.replace(config, curriculum="")
 
 
 def trace_terms(env_config: EnvConfig) -> None:

@@ -2,8 +2,10 @@
 
 import pytest
 
+from echelon_jax.config import EnvConfig
 from echelon_jax.training.config import TrainConfig
 from echelon_jax.training.curriculum import NAMES, REWARD_WEIGHTS, parse, values_at
+from echelon_jax.training.reward_weights import preset_for
 
 TEXT = "0 fire=0.2; 100 fire=0.6 reward_zone=0.3; 300 fire=1"
 
@@ -78,3 +80,14 @@ def test_a_curriculum_of_weights_that_the_reward_lacks_is_refused_before_anythin
     with pytest.raises(ValueError, match="reward_win must be left out"):
         Runner(tmp_path / "run", TrainConfig(curriculum="0 reward_win=12"), CONFIG)
     assert not (tmp_path / "run").exists()
+
+
+def test_a_preset_keeps_its_curriculum_only_where_the_game_pays_what_it_changes_and_nobody_set_it():
+    curriculum = TrainConfig.cpu().curriculum
+    assert "reward_loss" in curriculum
+    revised, original = EnvConfig.revised(), EnvConfig.original()
+    assert preset_for("cpu", revised).curriculum == curriculum
+    assert preset_for("cpu", revised, reward_win=12.0).curriculum == curriculum
+    assert preset_for("cpu", revised, reward_loss=-4.0).curriculum == ""
+    assert preset_for("cpu", original).curriculum == ""
+    assert preset_for("cpu", original, curriculum="0 fire=0.5").curriculum == "0 fire=0.5"
