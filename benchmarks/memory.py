@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import tempfile
 import time
 from pathlib import Path
@@ -21,7 +22,9 @@ from echelon_jax.fields import allowed
 from echelon_jax.jax_setup import set_up_jax
 from echelon_jax.training.config import TrainConfig
 
-KINDS = {"argument", "output", "alias", "temp"}
+# Which buffers there are is settled before LLVM makes machine code of it, so that most of the compiling can be left out.
+NO_LLVM_OPTIMISATION = "--xla_backend_optimization_level=0 --xla_llvm_disable_expensive_passes=true"
+KINDS = ("argument", "output", "alias", "temp")
 
 
 def fields(text: str) -> dict[str, Any]:
@@ -59,26 +62,33 @@ def compiled_bytes(program: str, game: EnvConfig, changes: dict[str, Any], targe
 
 def row(program: str, game: EnvConfig, changes: dict[str, Any], target: str | None) -> dict[str, Any]:
     """Return the estimate of a case beside what was compiled, in MiB."""
-    from echelon_jax.runs.memory import needs
+    import jax
+
+    from echelon_jax.env.shapes import tree_bytes
+    from echelon_jax.policies.registry import make_network
+    from echelon_jax.runs.memory import needs, update_needs
 
     began = time.process_time()
-    need = needs(TrainConfig.gpu(**{"devices": 1, **changes}).validate(), game)
+    config = TrainConfig.gpu(**{"devices": 1, **changes}).validate()
+    if program == "train":
+        whole = needs(config, game)
+        estimate, parts = whole.total, dict(whole.rows)
+    else:
+        alone = update_needs(config, game)
+        params = jax.eval_shape(make_network(config, game).init, jax.eval_shape(lambda: jax.random.key(0)))
+        learner = 3 * tree_bytes(params)  # with Adam's two moments
+        estimate, parts = learner + alone.batch + alone.minibatch + alone.activations, vars(alone)
     estimated = time.process_time() - began
     told = compiled_bytes(program, game, changes, target)
     peak = told["argument"] + told["temp"] + max(0, told["output"] - told["alias"])
-    learner = need.held["network"] + need.held["optimiser"]
-    estimate = need.total if program == "train" else learner + need.batch + need.update
     return {
         "case": changes,
         "estimate": estimate / 2**20,
         "compiled": peak / 2**20,
         "ratio": estimate / peak,
-        "temp": told["temp"] / 2**20,
-        "minibatch": need.minibatch / 2**20,
-        "activations": need.activations / 2**20,
-        "rollout": need.rollout / 2**20,
-        "estimate_seconds": estimated,
-        "cpu_seconds": time.process_time() - began,
+        "of_compiled": {name: size / 2**20 for name, size in told.items()},
+        "of_estimate": {name: size / 2**20 for name, size in parts.items()},
+        "cpu_seconds": [estimated, time.process_time() - began - estimated],
     }
 
 
@@ -93,6 +103,8 @@ def main() -> None:
     parser.add_argument("--packs", type=int, default=1)
     parser.add_argument("--compile-for", default=None, help="a GPU, h100, instead of this machine's CPU")
     flags = parser.parse_args()
+    if flags.compile_for is None:
+        os.environ["XLA_FLAGS"] = f"{os.environ.get('XLA_FLAGS', '')} {NO_LLVM_OPTIMISATION}".strip()
     set_up_jax(1)
     game = EnvConfig(size_x=flags.size, size_y=flags.size, num_packs=flags.packs)
     for case in flags.case or ["arenas=256"]:

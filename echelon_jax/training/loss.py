@@ -61,7 +61,7 @@ class PPOConfig:
 class Batch(flax.struct.PyTreeNode):
     """The input of the loss: a rollout of T steps and what was computed from it."""
 
-    observation: Observation  # normalised; left out where only the small fields are needed
+    observation: Observation  # normalised
     reset: Bool[Array, "time arenas mechs"]  # the previous done
     policy_mask: Bool[Array, "time arenas mechs"]  # mechs alive at the decision
     value_mask: Bool[
@@ -347,7 +347,8 @@ def gradient(
         return jax.grad(loss_and_metrics, has_aux=True)(params, *settings, *own, key, across)
 
     parts = config.accumulate
-    small, whole = normalized(take_sequences(batch.replace(observation=None), sequences), across)  # type: ignore[attr-defined]
+    # Observations of all of them are not gathered: XLA drops what nobody reads.
+    minibatch, whole = normalized(take_sequences(batch, sequences), across)
     noise = entropy_noise(network, params, lambda: (first_memory(sequences), take_sequences(batch, sequences)), key)
 
     def cut(x: Array) -> Array:
@@ -366,11 +367,11 @@ def gradient(
 
     inputs = (
         sequences.reshape(parts, -1),
-        cut(small.advantage),
+        cut(minibatch.advantage),
         jax.tree.map(cut, noise),
         jax.random.split(key, parts),
     )
     grads, outcomes = jax.lax.scan(add, jax.tree.map(jnp.zeros_like, params), inputs)
     each = {name: joined(getattr(outcomes, name)) for name in ("log_ratio", "use", "value")}
     sums = {name: getattr(outcomes, name).sum(0) for name in Outcome.__dataclass_fields__ if name not in each}
-    return grads, metrics_of(config, small, whole, Outcome(**sums, **each), across)
+    return grads, metrics_of(config, minibatch, whole, Outcome(**sums, **each), across)
