@@ -103,7 +103,9 @@ def main() -> None:
     parser.add_argument("--packs", type=int, default=1)
     parser.add_argument("--compile-for", default=None, help="a GPU, h100, instead of this machine's CPU")
     flags = parser.parse_args()
-    if flags.compile_for is None:
+    if flags.compile_for is not None:
+        os.environ["ECHELON_LOOP_WIDTHS"] = "gpu"  # so that the estimate is that of a GPU too
+    else:
         os.environ["XLA_FLAGS"] = f"{os.environ.get('XLA_FLAGS', '')} {NO_LLVM_OPTIMISATION}".strip()
     set_up_jax(1)
     game = EnvConfig(size_x=flags.size, size_y=flags.size, num_packs=flags.packs)
