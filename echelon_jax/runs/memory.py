@@ -143,7 +143,8 @@ def abstract_batch(config: TrainConfig, env_config: EnvConfig, network: Network)
 def kept_bytes(config: TrainConfig, network: Network, batch: loss.Batch, carry: Any) -> int:
     """Return the bytes of activations that JAX keeps between the forward and the backward pass of a minibatch's loss.
 
-    What has the shape of an input or of a parameter counts as that, because it is kept anyway.
+    Parameters do not count, because they are kept anyway. Observations do where JAX keeps them (with `remat`), because XLA then
+    makes a copy of most of them.
     """
     key = jax.eval_shape(lambda: jax.random.key(0))
     params = jax.eval_shape(network.init, key)
@@ -154,7 +155,7 @@ def kept_bytes(config: TrainConfig, network: Network, batch: loss.Batch, carry: 
 
         return jax.vjp(of, params)[1]
 
-    there = {(leaf.shape, leaf.dtype) for leaf in jax.tree.leaves((params, batch.observation))}
+    there = {(leaf.shape, leaf.dtype) for leaf in jax.tree.leaves(params)}
     kept = jax.tree.leaves(jax.eval_shape(backward, params, carry, batch, key))
     return tree_bytes([leaf for leaf in kept if (leaf.shape, leaf.dtype) not in there])
 
