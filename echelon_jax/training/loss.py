@@ -42,7 +42,7 @@ class PPOConfig:
         accumulate: parts in which a minibatch's gradient is computed, one after another; divides the sequences of a minibatch.
         remat: whether the backward pass computes the network's activations again, decision by decision, instead of keeping them.
         skip: whether gradient steps after too large a KL are skipped. A GPU's host must be asked for that; without it they are
-            computed and dropped, with the same results.
+            computed and dropped, with the same results up to rounding.
     """
 
     epochs: int
