@@ -50,3 +50,12 @@ def peak_megabytes() -> float | None:
         return None
     most = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     return most / (2**20 if sys.platform == "darwin" else 2**10)
+
+
+def available_bytes() -> int:
+    """Return the bytes of this machine's memory that programs can still get; where that cannot be asked, 4 GiB."""
+    with contextlib.suppress(OSError, StopIteration), open("/proc/meminfo") as file:
+        return 1024 * next(int(line.split()[1]) for line in file if line.startswith("MemAvailable:"))
+    with contextlib.suppress(AttributeError, ValueError, OSError):
+        return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") // 2
+    return 4 * 2**30

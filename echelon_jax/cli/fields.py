@@ -3,21 +3,37 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterable
-from typing import Annotated, Any
+from collections.abc import Iterable, Mapping
+from typing import Annotated, Any, Literal
 
 import tyro
 
 from echelon_jax.fields import allowed, help_texts
 
 
-def override_flags(kind: Any, name: str, leave_out: Iterable[str] = ()) -> Any:
-    """Return a frozen dataclass with every field of `kind`, each None unless the user gives it, described as `kind` does."""
-    texts, types, skipped = help_texts(kind), allowed(kind), set(leave_out)
+def override_flags(
+    kind: Any, name: str, leave_out: Iterable[str] = (), words: Mapping[str, tuple[str, str]] | None = None
+) -> Any:
+    """Return a frozen dataclass with every field of `kind`, each None unless the user gives it, described as `kind` does.
+
+    Args:
+        kind: the configuration.
+        name: of the dataclass.
+        leave_out: fields without a flag.
+        words: for a field whose flag also takes a word, the word and what it means.
+    """
+    texts, types, skipped, words = help_texts(kind), allowed(kind), set(leave_out), words or {}
+
+    def flag(field: str) -> Any:
+        word, meaning = words.get(field, (None, ""))
+        values = types[field].kind if word is None else types[field].kind | Literal[word]  # type: ignore[valid-type]
+        text = f"{texts[field]} {meaning}".rstrip()
+        return Annotated[values | None, tyro.conf.arg(help=text, help_behavior_hint=_hint)]
+
     fields = [
         (
             f.name,
-            Annotated[types[f.name].kind | None, tyro.conf.arg(help=texts[f.name], help_behavior_hint=_hint)],
+            flag(f.name),
             dataclasses.field(default=None),
         )
         for f in dataclasses.fields(kind)

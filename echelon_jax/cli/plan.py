@@ -2,91 +2,26 @@
 
 from __future__ import annotations
 
-import dataclasses
 import json
 import math
 from pathlib import Path
-from typing import Any
 
-import jax
 from rich.table import Table
 
 from echelon_jax.config import EnvConfig
-from echelon_jax.env.autoreset import AutoReset
-from echelon_jax.env.environment import Echelon
 from echelon_jax.env.interfaces import action_layout, observation_layout
-from echelon_jax.env.shapes import abstract_bank, tree_bytes
-from echelon_jax.env.state import EnvParams
 from echelon_jax.gpu.flags import described
 from echelon_jax.policies.network_size import network_size
 from echelon_jax.policies.registry import make_network
+from echelon_jax.runs.memory import needs
 from echelon_jax.runs.runner import calls_between_saves
-from echelon_jax.sim.rules import sim_rules
 from echelon_jax.terminal import PlainConsole
 from echelon_jax.training.config import TrainConfig
-from echelon_jax.training.reward_weights import reward_weights
-from echelon_jax.training.trainer import TrainState, make_train
 
 # Fields in which two runs must agree for the speed of one to say something about the other.
-SAME_SPEED = ("arenas", "devices", "rollout_steps", "epochs", "minibatches", "network", "hidden", "lstm", "opponent")
-
-
-def stacked_bytes(jaxpr: Any) -> list[tuple[int, int]]:
-    """For each outermost loop of a program: bytes that it stacks over its steps, and the most that an inner loop stacks."""
-    found: list[tuple[int, int]] = []
-    for equation in jaxpr.eqns:
-        inside = []
-        for value in jax.tree.leaves(list(equation.params.values()), is_leaf=lambda v: hasattr(v, "eqns")):
-            inner = getattr(value, "jaxpr", value)
-            if hasattr(inner, "eqns"):
-                inside += stacked_bytes(inner)
-        if equation.primitive.name == "scan":
-            body = equation.params["jaxpr"]
-            body = getattr(body, "jaxpr", body)
-            # A carry leaves the loop in the shape that it has inside; what is stacked up has an axis of steps more.
-            pairs = zip(equation.outvars, body.outvars, strict=True)
-            stacked = [var for var, inner in pairs if var.aval.ndim > inner.aval.ndim]
-            own = sum(var.aval.size * var.aval.dtype.itemsize for var in stacked)
-            found.append((own, max((max(pair) for pair in inside), default=0)))
-        else:
-            found += inside
-    return found
-
-
-def memory(config: TrainConfig, env_config: EnvConfig) -> dict[str, int]:
-    """Parameters, and bytes of what a run holds on the device, by name.
-
-    `rollout` is what the T decisions of a rollout leave for the update. `unrolled` is the most that the update itself stacks over
-    them: the activations of one minibatch that its gradient needs. XLA's own scratch memory is not included. With several devices
-    the numbers are those of all of them together.
-    """
-    config = dataclasses.replace(config, devices=1)
-    trainer = make_train(AutoReset(Echelon(env_config)), config)
-    bank = abstract_bank(env_config, config.bank_size)
-    rules, weights = jax.eval_shape(lambda: (sim_rules(env_config), reward_weights_of(config, env_config)))
-    env_params = EnvParams(rules=rules, rewards=weights, bank=bank)
-    key = jax.eval_shape(lambda: jax.random.key(0))
-    state: TrainState = jax.eval_shape(trainer.init, key, env_params)
-    loops = stacked_bytes(jax.make_jaxpr(trainer.update)(state, env_params).jaxpr)
-    rollout = max(loops)
-    loops.remove(rollout)
-    arenas = state.runner_state.env_state
-    return {
-        "parameters": sum(leaf.size for leaf in jax.tree.leaves(state.params)),
-        "network": tree_bytes(state.params),
-        "optimiser": tree_bytes(state.optimizer),
-        "arenas": tree_bytes(arenas),
-        "observations and memories": tree_bytes(state.runner_state) - tree_bytes(arenas),
-        "worlds": tree_bytes(bank),
-        "rollout": rollout[0],
-        "unrolled": max((most for _, most in loops), default=0),
-    }
-
-
-def reward_weights_of(config: TrainConfig, env_config: EnvConfig) -> Any:
-    """`reward_weights`, computed outside of any trace."""
-    with jax.ensure_compile_time_eval():
-        return reward_weights(config, env_config)
+SIZES = ("arenas", "devices", "rollout_steps", "epochs", "minibatches", "network", "hidden", "lstm", "opponent")
+SINCE = {"accumulate": 1, "remat": False}  # fields of the same kind that older runs lack, with what those runs did
+SAME_SPEED = (*SIZES, *SINCE)
 
 
 def known_rate(config: TrainConfig, env_config: EnvConfig, runs: Path) -> tuple[float, Path] | None:
@@ -98,7 +33,8 @@ def known_rate(config: TrainConfig, env_config: EnvConfig, runs: Path) -> tuple[
         try:
             described = json.loads(file.read_text())
             same_game = EnvConfig(**described["env"]) == env_config
-            same = same_game and {f: described["train"][f] for f in SAME_SPEED} == wanted
+            train = {**SINCE, **described["train"]}
+            same = same_game and {f: train[f] for f in SAME_SPEED} == wanted
             lines = log.read_text().splitlines() if same else []
             rates = sorted(json.loads(line)["env_steps_per_second"] for line in lines)
         except (OSError, ValueError, KeyError, TypeError):
@@ -115,11 +51,11 @@ def print_plan(
     save_every: int,
     eval_games: int,
     runs: Path = Path("runs"),
+    fits: str = "",
 ) -> None:
-    """Print shapes, memory and plan of a run."""
+    """Print shapes, memory and plan of a run; `fits` says into what its arenas were made to fit, if they were."""
     console = PlainConsole()
-    c, e, needs = config, env_config, memory(config, env_config)
-    needs.pop("parameters")
+    c, e, memory = config, env_config, needs(config, env_config)
     steps = c.updates * c.decisions_per_update
     calls = c.updates // c.updates_per_call
     between = calls_between_saves(save_every)
@@ -137,7 +73,10 @@ def print_plan(
         f"{c.rollout_steps} decisions x {c.arenas} arenas x {e.team_size} mechs = "
         f"{c.decisions_per_update * e.team_size:,} decisions of mechs",
     )
-    table.add_row("update", f"{c.epochs} epochs x {c.minibatches} minibatches of {c.arenas // c.minibatches} arenas")
+    parts = f" in {c.accumulate} parts" if c.accumulate > 1 else ""
+    again = ", activations computed again" if c.remat else ""
+    minibatches = f"{c.minibatches} minibatches of {c.arenas // c.minibatches} arenas{parts}{again}"
+    table.add_row("update", f"{c.epochs} epochs x {minibatches}")
     table.add_section()
     table.add_row("updates", f"{c.updates:,} in {calls:,} calls of {c.updates_per_call}")
     table.add_row("environment steps", f"{steps:,}")
@@ -160,7 +99,10 @@ def print_plan(
     for flag, why in described():
         table.add_row("on a GPU", f"{flag} ({why})")
     table.add_section()
-    for name, size in needs.items():
+    if fits:
+        table.add_row("arenas", f"{c.arenas:,}, which fit into {fits}")
+    for name, size in memory.rows.items():
         table.add_row(f"memory: {name}", f"{size / 2**20:,.1f} MiB")
-    table.add_row("memory: sum", f"{sum(needs.values()) / 2**20:,.1f} MiB, and what XLA needs as scratch")
+    each = " on each device" if c.devices > 1 else ""
+    table.add_row("memory: sum", f"{memory.total / 2**20:,.1f} MiB{each}, within 15 % (docs/scale.md)")
     console.print(table)

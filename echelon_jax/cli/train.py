@@ -6,6 +6,7 @@ import contextlib
 import dataclasses
 import re
 import shlex
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -19,11 +20,14 @@ from echelon_jax.cli.fields import given, override_flags
 from echelon_jax.config import EnvConfig
 from echelon_jax.fields import check_seed
 from echelon_jax.training.config import LEAGUE, PRESETS, TrainConfig
+from echelon_jax.training.devices import arenas_unit
 
 DEFAULT_PRESET = "cpu"
 _ADDRESS = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+:/")  # gs://bucket/run, of which Path has dropped a slash
 DEFAULT_SIZE = {"smoke": 28, "cpu": 40, "gpu": 60}
-TrainFlags: Any = override_flags(TrainConfig, "TrainFlags")
+AUTO = "auto"
+_FITTING = f"`{AUTO}` for as many as fit into the device's free memory (docs/scale.md); the run keeps the number."
+TrainFlags: Any = override_flags(TrainConfig, "TrainFlags", words={"arenas": (AUTO, _FITTING)})
 
 
 @dataclasses.dataclass(frozen=True)
@@ -101,6 +105,8 @@ class TrainCommand:
             raise UsageError(f"league-games must be an even number from 0, got {self.league_games}")
         if self.seeds > 1 and config.opponent == LEAGUE:
             raise UsageError("seeds must be 1 with --opponent league, whose runs each keep a league of their own")
+        if self.seeds > 1 and self._fits_memory:
+            raise UsageError(f"arenas must be a number with seeds, got {AUTO!r}")
         if self.seeds < 1:
             raise UsageError(f"seeds must be a whole number from 1, got {self.seeds}")
         if self.at_update is not None and (not self.resume or self.seeds > 1 or self.at_update < 0):
@@ -121,7 +127,7 @@ class TrainCommand:
         run_dir = self.run_dir or _fresh_directory(
             f"{self.preset or ('again' if self.config else DEFAULT_PRESET)}-{env_config.size_x}-seed{config.seed}"
         )
-        config = self._set_up(config, run_dir)
+        config, fits = self._set_up(config, env_config, run_dir)
         if self.preset == "gpu" and not self.dry_run:
             _require_gpu()
 
@@ -142,8 +148,10 @@ class TrainCommand:
         if self.dry_run:
             from echelon_jax.cli.plan import print_plan
 
-            print_plan(config, env_config, run_dir, self.save_every, self.eval_games)
+            print_plan(config, env_config, run_dir, self.save_every, self.eval_games, fits=fits)
             return 0
+        if fits:
+            print(f"arenas: {config.arenas}, which fit into {fits}", file=sys.stderr)
         options: dict[str, Any] = {
             "resume": self.resume,
             "save_every": self.save_every,
@@ -205,15 +213,32 @@ class TrainCommand:
                     "to start a run where there is none, name a --preset or a --config too"
                 )
         changes = given(self.train)
+        if self._fits_memory:
+            del changes["arenas"]
         if saved is None:
             preset = self.preset or DEFAULT_PRESET
-            env_config = self.game.config(DEFAULT_SIZE[preset])
             from echelon_jax.training.reward_weights import preset_for
 
-            return checked(self._with_length(preset_for(preset, env_config, **changes)).validate), env_config
-        train, env = read_configuration(saved)
-        config = self._with_length(TrainConfig(**{**train, **changes}))
-        return checked(config.validate), self.game.config(DEFAULT_SIZE["cpu"], env)
+            env_config = self.game.config(DEFAULT_SIZE[preset])
+            config = preset_for(preset, env_config, **changes)
+        else:
+            train, env = read_configuration(saved)
+            config = TrainConfig(**{**train, **changes})
+            env_config = self.game.config(DEFAULT_SIZE["cpu"], env)
+        if self._fits_memory:
+            arenas = self._kept_arenas() or arenas_unit(max(1, config.shares), max(1, config.devices))
+            config = dataclasses.replace(config, arenas=arenas)
+        return checked(self._with_length(config).validate), env_config
+
+    @property
+    def _fits_memory(self) -> bool:
+        return bool(self.train.arenas == AUTO)
+
+    def _kept_arenas(self) -> int | None:
+        """The arenas of the run to resume, if there is one: it goes on with them, whatever memory is free now."""
+        if not self.resume or self.run_dir is None or not (self.run_dir / "config.json").is_file():
+            return None
+        return int(read_configuration(self.run_dir)[0]["arenas"])
 
     @contextlib.contextmanager
     def _watched(
@@ -233,20 +258,31 @@ class TrainCommand:
             options["validator"] = validator
             yield
 
-    def _set_up(self, config: TrainConfig, run_dir: Path) -> TrainConfig:
-        """Start JAX with the devices that the run needs, and return the configuration with their number."""
+    def _set_up(self, config: TrainConfig, env_config: EnvConfig, run_dir: Path) -> tuple[TrainConfig, str]:
+        """Start JAX with the devices that the run needs. Return the configuration with their number, and what its arenas fit into.
+
+        The words are empty unless the arenas were to fit into the memory and the run is a new one.
+        """
         from echelon_jax.runs.checkpoint import CheckpointError
-        from echelon_jax.runs.devices import settled, virtual_devices
+        from echelon_jax.runs.devices import processor_cores, settled, virtual_devices
 
         if self.seeds > 1:  # the learners take turns on one device
             set_up_jax(self.threads)
-            return config
+            return config, ""
+        fit = self._fits_memory and self._kept_arenas() is None
         try:
-            set_up_jax(self.threads, virtual_devices(config, run_dir))
+            # Arenas that fit are a multiple of any number of devices.
+            set_up_jax(self.threads, config.devices or processor_cores() if fit else virtual_devices(config, run_dir))
 
             import jax
 
-            return settled(config, run_dir, len(jax.devices()))
+            if fit:
+                from echelon_jax.runs.memory import fitted
+
+                devices = jax.devices()[: config.devices or None]
+                config, words = checked(fitted, config, env_config, devices)
+                return checked(self._with_length(config).validate), words
+            return settled(config, run_dir, len(jax.devices())), ""
         except CheckpointError as error:
             raise UsageError(str(error)) from error
 

@@ -20,7 +20,7 @@ PHASES: tuple[tuple[str, tuple[str, ...]], ...] = (
     ("reward and flags", ("Echelon",)),
     ("reset", ("AutoReset",)),
     ("advantages", ("generalized_advantages",)),
-    ("update", ("gradient_step", "loss_and_metrics", "take_sequences", "in_chunks")),
+    ("update", ("gradient_step", "gradient", "loss_and_metrics", "part_loss", "take_sequences", "in_chunks")),
     ("guard", ("settle", "inspect_update", "finite_or_zero")),
     ("policy", ("ModernNetwork", "OriginalNetwork", "ModernModule", "Factored", "read")),
     ("rollout", ("collect",)),

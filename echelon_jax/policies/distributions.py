@@ -73,7 +73,15 @@ class SquashedGaussian(flax.struct.PyTreeNode):
 
     def head_entropy(self, key: Key[Array, ""]) -> Float32[Array, "*batch 1"]:
         """Return `entropy` of the one head, its noise drawn from a key."""
-        return self.entropy(jax.random.normal(key, self.mean.shape, jnp.float32))[..., None]
+        return self.head_entropy_from(self.entropy_noise(key))
+
+    def entropy_noise(self, key: Key[Array, ""]) -> Float32[Array, "*batch actions"]:
+        """Return standard normal noise for every component; only the shape of `mean` is read."""
+        return jax.random.normal(key, self.mean.shape, jnp.float32)
+
+    def head_entropy_from(self, noise: Float32[Array, "*batch actions"]) -> Float32[Array, "*batch 1"]:
+        """Return `entropy` of the one head."""
+        return self.entropy(noise)[..., None]
 
     @staticmethod
     def loss_mask(raw_action: Float32[Array, "*batch actions"]) -> Bool[Array, "*batch 1"]:

@@ -121,19 +121,29 @@ class Factored(flax.struct.PyTreeNode):
         return jnp.stack(parts, -1)
 
     def head_entropy(self, key: Key[Array, ""]) -> Float32[Array, "*batch heads"]:
+        """Return `head_entropy_from` noise that is drawn from a key."""
+        return self.head_entropy_from(self.entropy_noise(key))
+
+    def entropy_noise(self, key: Key[Array, ""]) -> dict[str, Float32[Array, "*batch size"]]:
+        """Return standard normal noise for every component of the Gaussian heads; only shapes of `outputs` are read."""
+        keys = zip(self.heads.table, jax.random.split(key, len(self.heads.table)), strict=True)
+        drawn = {head.name: k for head, k in keys if head.kind == GAUSSIAN}
+        return {name: jax.random.normal(k, self.outputs[name].shape, jnp.float32) for name, k in drawn.items()}
+
+    def head_entropy_from(self, noise: dict[str, Float32[Array, "*batch size"]]) -> Float32[Array, "*batch heads"]:
         """Return each head's entropy on a scale where 1 is one even choice; 0 where there is nothing to choose.
 
         Categorical: the entropy divided by log(number of allowed choices). Bernoulli: the mean over the allowed triggers,
         divided by log 2. Gaussian: the mean over the allowed components of the squashed entropy minus log 2, so that a uniform
-        throttle has 0; one fresh sample estimates it, and the gradient goes through that sample.
+        throttle has 0; one sample, made with the noise, estimates it, and the gradient goes through that sample.
         """
         parts = []
-        for head, k in zip(self.heads.table, jax.random.split(key, len(self.heads.table)), strict=True):
+        for head in self.heads.table:
             action_mask, output = self.action_mask[..., head.action_mask], self.outputs[head.name]
             count = action_mask.sum(-1, dtype=jnp.float32)
             if head.kind == GAUSSIAN:
                 log_std = self.log_stds[head.name]
-                u = output + jnp.exp(log_std) * jax.random.normal(k, output.shape, jnp.float32)
+                u = output + jnp.exp(log_std) * noise[head.name]
                 each = 0.5 + HALF_LOG_TWO_PI + log_std + log_det(u) - _LOG_2
                 parts.append(_last_sum(each, action_mask) / jnp.maximum(count, 1.0))
             elif head.kind == BERNOULLI:

@@ -31,7 +31,7 @@ def settled(config: TrainConfig, run_dir: Path, there: int) -> TrainConfig:
         return config
     described = read_config(run_dir)
     saved = None if described is None else described.get("train", {}).get("devices", 1)
-    devices = saved or allowed_devices(there, config.arenas, config.minibatches)
+    devices = saved or allowed_devices(there, config.arenas, config.shares)
     return dataclasses.replace(config, devices=devices)
 
 

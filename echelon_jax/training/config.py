@@ -10,6 +10,7 @@ from echelon_jax.fields import MAX_SEED, check, documented, field, make_plain
 from echelon_jax.policies.distributions import LOG_STD_RANGE
 from echelon_jax.policies.precision import PRECISIONS
 from echelon_jax.policies.registry import check_network_name
+from echelon_jax.sim.widths import loop_widths
 from echelon_jax.training.curriculum import parse
 from echelon_jax.training.guard import GuardConfig
 from echelon_jax.training.league.draw import RULES, DrawConfig
@@ -50,6 +51,16 @@ class TrainConfig:
     )
     epochs: int = field(4, "Passes over a rollout in one update.", low=1)
     minibatches: int = field(4, "Minibatches of a pass; divides `arenas`.", low=1)
+    accumulate: int = field(
+        1,
+        "Parts in which a minibatch's gradient is computed, one after another, to save memory; the update is the same."
+        " `arenas` must be a multiple of `minibatches` times this (times `devices`).",
+        low=1,
+    )
+    remat: bool = field(
+        False,
+        "Compute the network's activations again in the backward pass instead of keeping them: less memory, more work.",
+    )
     chunk: int = field(
         0,
         "Decision steps that gradients flow back through; divides `rollout_steps`, 0 for the whole rollout.",
@@ -308,8 +319,11 @@ class TrainConfig:
         parse(self.curriculum)
         self._divides("arenas", 2, "2, since the learner plays each side in half of the arenas")
         self._divides("arenas", self.minibatches, f"minibatches ({self.minibatches})")
+        if self.accumulate > 1:
+            self._divides("arenas", self.shares, f"minibatches times accumulate ({self.shares})")
         if self.devices > 1:
-            shares = {2: "twice devices", self.minibatches: "minibatches times devices"}
+            parts = "minibatches times accumulate" if self.accumulate > 1 else "minibatches"
+            shares = {2: "twice devices", self.shares: f"{parts} times devices"}
             for number, named in shares.items():
                 self._divides("arenas", number * self.devices, f"{named} ({number * self.devices})")
         if self.chunk:
@@ -363,7 +377,15 @@ class TrainConfig:
             target_kl=self.target_kl,
             burn_in=self.burn_in,
             worst_ratios=WORST_RATIOS if self.ratio_alarm else 0,
+            accumulate=self.accumulate,
+            remat=self.remat,
+            skip=not loop_widths(self.arenas).fixed_rounds,  # a skip is a question to the host, as such a loop is
         )
+
+    @property
+    def shares(self) -> int:
+        """Parts of a pass over a rollout whose gradients are computed one after another; each has as many arenas."""
+        return self.minibatches * self.accumulate
 
     @property
     def chunks(self) -> int:

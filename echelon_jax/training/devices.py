@@ -7,6 +7,7 @@ together do the update that one device would do on the minibatches of all of the
 from __future__ import annotations
 
 import dataclasses
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -106,7 +107,23 @@ def on_each_device(mesh: Mesh, function: Callable[..., Any], state_lies: Any) ->
     return jax.shard_map(function, mesh=mesh, in_specs=where, out_specs=where, check_vma=False)
 
 
-def allowed_devices(most: int, arenas: int, minibatches: int) -> int:
-    """Return the largest number of devices up to `most` that can share the arenas: each plays both sides and all minibatches."""
-    fits = (n for n in range(most, 0, -1) if arenas % (2 * n) == 0 and arenas % (n * minibatches) == 0)
+def allowed_devices(most: int, arenas: int, shares: int) -> int:
+    """Return the largest number of devices up to `most` that can share the arenas: each plays both sides and has all shares.
+
+    Args:
+        most: devices there are.
+        arenas: of the run.
+        shares: parts of a pass, `TrainConfig.shares`.
+    """
+    fits = (n for n in range(most, 0, -1) if arenas % (2 * n) == 0 and arenas % (n * shares) == 0)
     return next(fits, 1)
+
+
+def arenas_unit(shares: int, devices: int) -> int:
+    """Return the number of arenas of which a run needs a multiple.
+
+    Args:
+        shares: parts of a pass, `TrainConfig.shares`.
+        devices: of the run.
+    """
+    return math.lcm(2, shares) * devices

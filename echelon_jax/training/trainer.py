@@ -161,7 +161,7 @@ def make_train(
     """
     config.validate()
     env_config = env.config
-    devices = config.devices or allowed_devices(len(jax.devices()), config.arenas, config.minibatches)
+    devices = config.devices or allowed_devices(len(jax.devices()), config.arenas, config.shares)
     across = Across(devices)
     mesh = None if devices == 1 else device_mesh(devices)
     actor_critic = given_network(network, config, env_config)

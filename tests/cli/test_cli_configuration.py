@@ -8,14 +8,13 @@ import sys
 from pathlib import Path
 
 import jax
-import jax.numpy as jnp
 import pytest
 
 from echelon_jax.cli.common import GameFlags
 from echelon_jax.cli.configuration import page, read_configuration
 from echelon_jax.cli.errors import UsageError
 from echelon_jax.cli.main import main
-from echelon_jax.cli.plan import known_rate, stacked_bytes
+from echelon_jax.cli.plan import known_rate
 from echelon_jax.cli.train import TrainCommand, TrainFlags
 from echelon_jax.config import EnvConfig
 from echelon_jax.env.environment import Echelon
@@ -168,21 +167,6 @@ def test_the_planned_bank_has_the_shapes_of_a_real_one() -> None:
     assert jax.tree.map(lambda x: (x.shape, x.dtype), real) == jax.tree.map(lambda x: (x.shape, x.dtype), planned)
     partial = abstract_bank(EnvConfig(size_x=28, size_y=28, observation_mode="partial"), 2)
     assert partial.known.shape == (2, 10, 10)  # in partial mode a bank also knows who sees whom at first
-
-
-def test_what_loops_stack_up_is_counted_from_the_program() -> None:
-    def twice(c: jax.Array, _: None) -> tuple[jax.Array, jax.Array]:
-        return c + 1, jnp.stack([c, c])
-
-    def outer(c: jax.Array, _: None) -> tuple[jax.Array, jax.Array]:
-        c, ys = jax.lax.scan(twice, c, None, 7)
-        return c, ys[0, 0]
-
-    def program(x: jax.Array) -> tuple[jax.Array, jax.Array]:
-        c, first = jax.jit(lambda c: jax.lax.scan(outer, c, None, 3))(x)
-        return first, jax.lax.scan(twice, c, None, 5)[1]
-
-    assert stacked_bytes(jax.make_jaxpr(program)(jnp.float32(0)).jaxpr) == [(3 * 4, 7 * 2 * 4), (5 * 2 * 4, 0)]
 
 
 def test_the_rate_is_that_of_a_run_of_the_same_game_and_sizes(tmp_path: Path) -> None:

@@ -12,11 +12,11 @@ from helpers.fake_env import CountingAgent, FakeEnv, fake_params
 from helpers.small_runs import TRAIN
 
 from echelon_jax.agents.scripted import Scripted
-from echelon_jax.cli.plan import abstract_bank
 from echelon_jax.config import EnvConfig
 from echelon_jax.env.autoreset import AutoReset
 from echelon_jax.env.buffers import unshared
 from echelon_jax.env.environment import Echelon
+from echelon_jax.env.shapes import abstract_bank
 from echelon_jax.training import guard
 from echelon_jax.training.trainer import make_train
 

@@ -31,18 +31,25 @@ def on_two(function, in_specs, out_specs):
     return jax.jit(mapped)
 
 
-def step(across, carry, batch):
+def step(across, carry, batch, config=CONFIG):
     key, state = jax.random.key(0), OPTIMIZER.init(PARAMS)
-    return ppo.gradient_step(NETWORK, CONFIG, OPTIMIZER, SCHEDULE, PARAMS, state, carry, batch, key, across)
+    everyone = jnp.arange(batch.reset.shape[1])
+
+    def memory(some):
+        return jax.tree.map(lambda x: x[some], carry)
+
+    return ppo.gradient_step(NETWORK, config, OPTIMIZER, SCHEDULE, PARAMS, state, memory, batch, everyone, key, across)
 
 
-def test_a_gradient_step_of_two_devices_is_that_of_one_with_all_arenas():
+@pytest.mark.parametrize("accumulate", [1, 2])
+def test_a_gradient_step_of_two_devices_is_that_of_one_with_all_arenas(accumulate):
     batch = random_batch()
     # The second half has fewer living mechs, so that a mean of the devices' means would be another number.
     batch = batch.replace(policy_mask=batch.policy_mask.at[:, 2:, 0].set(False))
     carry = NETWORK.initial_carry(batch.reset.shape[1], batch.reset.shape[2])
     one = jax.jit(lambda c, b: step(Across(1), c, b))(carry, batch)
-    two = on_two(lambda c, b: step(TWO, c, b), (PartitionSpec(AXIS), SPLIT), WHOLE)(carry, batch)
+    parts = dataclasses.replace(CONFIG, accumulate=accumulate)
+    two = on_two(lambda c, b: step(TWO, c, b, parts), (PartitionSpec(AXIS), SPLIT), WHOLE)(carry, batch)
     # Adam's first step is the sign of the gradient, so its memory of the gradient is compared, not the parameters.
     one, two = ((state, metrics.replace(entropy=0.0, head_entropy=0.0)) for _, state, metrics in (one, two))
     for a, b in zip(jax.tree.leaves(one), jax.tree.leaves(two), strict=True):

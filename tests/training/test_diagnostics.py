@@ -66,7 +66,7 @@ def test_the_worst_entry_is_found_where_it_was_in_the_rollout() -> None:
     def look(fields, parts):
         chunked, found = ppo.in_chunks(fields, CHUNKS), []
         for part in parts:
-            mine = ppo.take_sequences(chunked, part)
+            mine = loss.take_sequences(chunked, part)
             found.append(in_rollout(worst_ratios(4, mine["r"], mine["a"], mine["x"]), part, ARENAS, T // CHUNKS))
         return worst_of(jax.tree.map(lambda *x: jnp.stack(x), *found))
 

@@ -15,7 +15,7 @@ from echelon_jax.config import EnvConfig
 from echelon_jax.policies.distributions import SquashedGaussian, log_det
 from echelon_jax.policies.factored import Factored
 from echelon_jax.policies.heads import GAUSSIAN, heads_of
-from echelon_jax.training import ppo
+from echelon_jax.training import loss
 
 ROUNDING = {"order": 1, "modes": ("rev",), "atol": 2e-2, "rtol": 2e-2, "eps": 1e-2}  # of float32 and of the step
 HEADS = heads_of(EnvConfig(size_x=28, size_y=28))
@@ -27,13 +27,13 @@ def test_the_gradient_of_the_loss_is_that_of_its_differences() -> None:
     moved = batch.replace(log_prob=batch.log_prob + 0.05)  # off the kink of the clip, where there is no gradient
 
     @jax.jit
-    def loss(params: object) -> jax.Array:
-        made = ppo.loss_and_metrics(
+    def of(params: object) -> jax.Array:
+        made = loss.loss_and_metrics(
             params, small.NETWORK, small.CONFIG, small.ENTROPY, small.CARRY, moved, jax.random.key(0)
         )
         return made[0]
 
-    check_grads(loss, (small.PARAMS,), **ROUNDING)
+    check_grads(of, (small.PARAMS,), **ROUNDING)
 
 
 def numbers(*shape: int) -> jax.Array:

@@ -9,7 +9,7 @@ import pytest
 
 from echelon_jax.policies.features import Features, Observation
 from echelon_jax.policies.original_network import OriginalNetwork
-from echelon_jax.training import ppo
+from echelon_jax.training import loss, ppo
 
 FEATURES = Features(7, 2, 3, (True,) * 7)
 NETWORK = OriginalNetwork(FEATURES, 3, 8, 8)
@@ -20,7 +20,7 @@ PARAMS = jax.jit(NETWORK.init)(jax.random.key(0))
 CARRY = NETWORK.initial_carry(ARENAS, TEAM)
 OPTIMIZER = ppo.make_optimizer(0.5)
 gradient = jax.jit(
-    jax.grad(lambda p, b, k: ppo.loss_and_metrics(p, NETWORK, CONFIG, ENTROPY, CARRY, b, k), has_aux=True)
+    jax.grad(lambda p, b, k: loss.loss_and_metrics(p, NETWORK, CONFIG, ENTROPY, CARRY, b, k), has_aux=True)
 )
 
 
@@ -57,7 +57,7 @@ def random_batch(seed=0):
 def test_loss_vectors_of_the_original():
     log_ratio = jnp.asarray([-0.7, -1.5, -1.1]) + 1.0
     advantage = jnp.asarray([1.0, -2.0, 0.5])
-    assert float(ppo.surrogate_terms(log_ratio, advantage, 0.2).mean()) == pytest.approx(-0.017473, abs=1e-6)
+    assert float(loss.surrogate_terms(log_ratio, advantage, 0.2).mean()) == pytest.approx(-0.017473, abs=1e-6)
     ratio = np.exp(log_ratio)
     assert float((ratio - 1 - log_ratio).mean()) == pytest.approx(0.053742, abs=1e-6)
     assert float((abs(ratio - 1) > 0.2).mean()) == pytest.approx(0.666667, abs=1e-6)
@@ -116,20 +116,20 @@ def test_a_batch_of_dead_mechs_gives_no_gradient():
 
 def test_advantages_are_normalised_over_the_living():
     advantage, alive = jnp.asarray([1.0, 2.0, 1e6, 3.0]), jnp.asarray([True, True, False, True])
-    out = np.asarray(ppo.normalize_advantage(advantage, alive))
+    out = np.asarray(loss.normalize_advantage(advantage, alive))
     assert out[2] == 0.0
     assert np.allclose(out[[0, 1, 3]], np.array([-1, 0, 1]) / np.std([1, 2, 3]), atol=1e-6)
 
 
 def test_constant_advantages_become_zero():
-    assert not ppo.normalize_advantage(jnp.full(4, 2.5), jnp.ones(4, bool)).any()
+    assert not loss.normalize_advantage(jnp.full(4, 2.5), jnp.ones(4, bool)).any()
 
 
 def test_minibatches_hold_whole_sequences_of_whole_arenas():
     marks = jnp.arange(T * ARENAS * TEAM).reshape(T, ARENAS, TEAM)
     batch = jax.tree.map(lambda x: jnp.broadcast_to(marks.reshape(marks.shape + (1,) * (x.ndim - 3)), x.shape),
                          random_batch().replace(observation=Observation(jnp.zeros((T, ARENAS, TEAM, 4)), None)))  # fmt: skip
-    part = ppo.take_sequences(batch, jnp.asarray([3, 1]))
+    part = loss.take_sequences(batch, jnp.asarray([3, 1]))
     for leaf in jax.tree.leaves(part):
         assert np.array_equal(leaf.reshape(T, 2, TEAM, -1)[..., 0], marks[:, [3, 1]])
 
@@ -253,5 +253,5 @@ def test_after_too_large_a_kl_the_rest_of_the_update_is_left_out():
 
 def test_a_clipped_value_pays_the_larger_of_two_errors():
     value, old, target = (jnp.asarray(x, jnp.float32) for x in ([2.0, 0.1, -1.0], [0.0, 0.0, 0.0], [3.0, 1.0, -1.0]))
-    assert ppo.value_terms(value, old, target, 0.0).tolist() == pytest.approx([0.5, 0.405, 0.0])
-    assert ppo.value_terms(value, old, target, 0.2).tolist() == pytest.approx([0.5 * 2.8**2, 0.405, 0.5 * 0.8**2])
+    assert loss.value_terms(value, old, target, 0.0).tolist() == pytest.approx([0.5, 0.405, 0.0])
+    assert loss.value_terms(value, old, target, 0.2).tolist() == pytest.approx([0.5 * 2.8**2, 0.405, 0.5 * 0.8**2])
