@@ -85,7 +85,7 @@ class ExportCommand:
 
         policy, notes = import_original(self.run_path)
         for note in notes:
-            print(f"note: {note}", file=sys.stderr if self.json else sys.stdout)
+            print(f"note: {note}", file=sys.stderr)
         return policy
 
     def _default_path(self) -> Path:
@@ -154,6 +154,8 @@ class ImportCommand:
     """Preset, as for `train`."""
     game: tyro.conf.OmitArgPrefixes[GameFlags] = dataclasses.field(default_factory=lambda: GameFlags(rules="original"))
     train: tyro.conf.OmitArgPrefixes[TrainFlags] = dataclasses.field(default_factory=TrainFlags)
+    json: bool = False
+    """Print JSON instead of text: the run, what was written, and how the file differs from the run."""
     threads: int = 0
     """XLA's CPU threads; 0 leaves the choice to XLA."""
 
@@ -178,17 +180,22 @@ class ImportCommand:
 
         try:
             policy, notes = import_original(self.file)
-            for note in notes:
-                print(f"note: {note}")
             for field in dataclasses.fields(env_config):
                 theirs, ours = getattr(policy.env_config, field.name), getattr(env_config, field.name)
                 if theirs != ours:
-                    print(f"note: {self.file} was made for {field.name} = {theirs!r}, this run has {ours!r}")
+                    notes.append(f"{self.file} was made for {field.name} = {theirs!r}, this run has {ours!r}")
             path = start_run(policy, self.run_dir, config, env_config)
         except (ExportError, CheckpointError) as error:
             raise UsageError(str(error)) from error
-        print(f"wrote {path}")
-        print(f"go on with: echelon train --resume --run-dir {shlex.quote(str(self.run_dir))}")
+        for note in notes:
+            print(f"note: {note}", file=sys.stderr)
+        if self.json:
+            print(
+                json.dumps({"run_dir": str(self.run_dir), "update": 0, "wrote": [str(path)], "notes": notes}, indent=1)
+            )
+        else:
+            print(f"wrote {path}")
+        print(f"go on with: echelon train --resume --run-dir {shlex.quote(str(self.run_dir))}", file=sys.stderr)
         return 0
 
 

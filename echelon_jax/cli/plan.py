@@ -115,15 +115,35 @@ def print_plan(
     save_every: int,
     eval_games: int,
     runs: Path = Path("runs"),
+    as_json: bool = False,
 ) -> None:
-    """Print shapes, memory and plan of a run."""
-    console = PlainConsole()
+    """Print shapes, memory and plan of a run, as a table or as one JSON document; its memory is in bytes there."""
     c, e, needs = config, env_config, memory(config, env_config)
-    needs.pop("parameters")
+    parameters = needs.pop("parameters")
     steps = c.updates * c.decisions_per_update
     calls = c.updates // c.updates_per_call
     between = calls_between_saves(save_every)
     saves = math.ceil(calls / between)
+    rate = known_rate(c, e, runs)
+    if as_json:
+        shapes = {
+            "observation": [c.arenas, e.num_mechs, observation_layout(e).size],
+            "actions": [c.arenas, e.num_mechs, action_layout(e).size],
+        }
+        told = {
+            "run_dir": str(run_dir),
+            "updates": c.updates,
+            "env_steps": steps,
+            "checkpoints": saves,
+            "expected_seconds": None if rate is None else steps / rate[0],
+            "parameters": parameters,
+            "shapes": shapes,
+            "memory": needs,
+            "train": dataclasses.asdict(c),
+            "env": dataclasses.asdict(e),
+        }
+        print(json.dumps(told, indent=1))
+        return
     table = Table(title=f"Plan of {run_dir} (nothing was compiled or written)", show_header=False)
     table.add_row(
         "game", f"{e.team_size} against {e.team_size} on {e.size_x}x{e.size_y}x{e.size_z}, {e.max_steps} decisions"
@@ -152,7 +172,6 @@ def print_plan(
     )
     table.add_row("validation", f"{validation}; saved each time" if c.validation_every else "none")
     table.add_row("evaluation", f"{eval_games} games against each: scripted, random" if eval_games else "none")
-    rate = known_rate(c, e, runs)
     if rate is None:
         table.add_row("expected time", "not known: no run of this game and these sizes under runs/")
     else:
@@ -163,4 +182,4 @@ def print_plan(
     for name, size in needs.items():
         table.add_row(f"memory: {name}", f"{size / 2**20:,.1f} MiB")
     table.add_row("memory: sum", f"{sum(needs.values()) / 2**20:,.1f} MiB, and what XLA needs as scratch")
-    console.print(table)
+    PlainConsole().print(table)
