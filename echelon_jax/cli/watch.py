@@ -25,8 +25,8 @@ class WatchCommand:
     """Play one game and open it as a page. A player is `scripted`, `scripted:RATE`, `random`, zoo:NAME, or a run."""
 
     blue: str | None = None
-    """Who plays blue: `scripted`, `scripted:0.5` (its fire rate), `random`, zoo:NAME, or the path of a run or checkpoint. By default
-    zoo:champion in its own game; `scripted` where a flag changes the game or red is a policy."""
+    """Who plays blue: `scripted`, `scripted:0.5` (its fire rate), `random`, zoo:NAME, or the path of a run or checkpoint.
+    By default zoo:champion in its own game; `scripted` where a flag changes the game or red is a policy."""
     red: str = "scripted"
     """Who plays orange, likewise."""
     seed: int = 7
