@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import codecs
 import sys
+from collections.abc import Sequence
 from typing import Any, TextIO
 
+from rich import box
 from rich.console import Console
+from rich.table import Table
 
 LENIENT = "echelon-lenient"
 
@@ -27,6 +30,19 @@ class PlainConsole(Console):
     def on_broken_pipe(self) -> None:
         """Let the command decide how to end; the base class would end the process itself."""
         raise BrokenPipeError
+
+
+def number_table(first: str, columns: Sequence[str], title: str | None = None) -> Table:
+    """Return a table for a terminal of 80 columns: names at the left, numbers at the right of them.
+
+    A heading has a line for each of its words. Numbers are never cut; where they leave too little room, a name goes on in the
+    next line.
+    """
+    table = Table(box=box.SIMPLE_HEAD, padding=0, show_edge=False, title=title, title_justify="left")
+    table.add_column(first, overflow="fold")
+    for name in columns:
+        table.add_column("\n".join(name.split()), justify="right", no_wrap=True)
+    return table
 
 
 def _replaced(error: UnicodeError) -> tuple[str | bytes, int]:

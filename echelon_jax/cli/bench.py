@@ -14,13 +14,16 @@ import os
 import platform
 import time
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from echelon_jax.cli.common import set_up_jax
 from echelon_jax.cli.compile_for import compile_for
 from echelon_jax.cli.errors import UsageError
 from echelon_jax.env.interfaces import action_layout
 from echelon_jax.system import peak_megabytes
+
+if TYPE_CHECKING:
+    from rich.console import Console
 
 BENCHES = ("env", "train")
 SIZE = 60
@@ -99,7 +102,7 @@ class BenchCommand:
         if self.json:
             print(json.dumps(report, indent=1))
         else:
-            _print_table(report)
+            print_table(report)
         return 0
 
 
@@ -240,15 +243,16 @@ def _processor() -> str:
         return platform.processor() or platform.machine()
 
 
-def _print_table(report: dict[str, Any]) -> None:
-    from rich.table import Table
+def print_table(report: dict[str, Any], console: Console | None = None) -> None:
+    """Print the machine and a column for each benchmark."""
+    from echelon_jax.terminal import PlainConsole, number_table
 
-    from echelon_jax.terminal import PlainConsole
-
-    console = PlainConsole()
-    console.print(report["machine"])
+    console = console or PlainConsole()
+    for name, value in report["machine"].items():
+        console.print(f"{name.replace('_', ' ')}: {value}")
+    console.print()
     names = [name for name in BENCHES if name in report]
-    table = Table("", *names)
+    table = number_table("", names)
     for row in report[names[0]]:
         table.add_row(row, *(f"{report[name][row]:,.1f}" for name in names))
     console.print(table)

@@ -15,7 +15,7 @@ from echelon_jax.cli.common import GameFlags, set_up_jax
 from echelon_jax.cli.errors import UsageError, checked
 from echelon_jax.cli.train import DEFAULT_SIZE, TrainFlags
 from echelon_jax.fields import check_seed
-from echelon_jax.training.config import PRESETS, TrainConfig
+from echelon_jax.training.config import PRESETS
 
 if TYPE_CHECKING:
     from echelon_jax.runs.policy import Policy
@@ -85,7 +85,7 @@ class ExportCommand:
 
         policy, notes = import_original(self.run_path)
         for note in notes:
-            print(f"note: {note}", file=sys.stderr if self.json else sys.stdout)
+            print(f"note: {note}", file=sys.stderr)
         return policy
 
     def _default_path(self) -> Path:
@@ -154,6 +154,8 @@ class ImportCommand:
     """Preset, as for `train`."""
     game: tyro.conf.OmitArgPrefixes[GameFlags] = dataclasses.field(default_factory=lambda: GameFlags(rules="original"))
     train: tyro.conf.OmitArgPrefixes[TrainFlags] = dataclasses.field(default_factory=TrainFlags)
+    json: bool = False
+    """Print JSON instead of text: the run, what was written, and how the file differs from the run."""
     threads: int = 0
     """XLA's CPU threads; 0 leaves the choice to XLA."""
 
@@ -166,9 +168,11 @@ class ImportCommand:
         if self.preset not in PRESETS:
             raise UsageError(f"preset must be one of {', '.join(PRESETS)}, got {self.preset!r}")
         env_config = self.game.config(DEFAULT_SIZE[self.preset])
+        from echelon_jax.training.reward_weights import preset_for
+
         given: dict[str, Any] = {k: v for k, v in dataclasses.asdict(self.train).items() if v is not None}
         given.setdefault("network", "original")  # the only one that such a file holds
-        config = checked(TrainConfig.preset(self.preset, **given).validate)
+        config = checked(preset_for(self.preset, env_config, **given).validate)
         set_up_jax(self.threads)
         _need_torch()
         from echelon_jax.export.original import import_original
@@ -177,18 +181,24 @@ class ImportCommand:
         from echelon_jax.runs.checkpoint import CheckpointError
 
         try:
-            policy, notes = import_original(self.file)
-            for note in notes:
-                print(f"note: {note}")
+            policy, told = import_original(self.file)
+            notes = list(told)
             for field in dataclasses.fields(env_config):
                 theirs, ours = getattr(policy.env_config, field.name), getattr(env_config, field.name)
                 if theirs != ours:
-                    print(f"note: {self.file} was made for {field.name} = {theirs!r}, this run has {ours!r}")
+                    notes.append(f"{self.file} was made for {field.name} = {theirs!r}, this run has {ours!r}")
             path = start_run(policy, self.run_dir, config, env_config)
         except (ExportError, CheckpointError) as error:
             raise UsageError(str(error)) from error
-        print(f"wrote {path}")
-        print(f"go on with: echelon train --resume --run-dir {shlex.quote(str(self.run_dir))}")
+        for note in notes:
+            print(f"note: {note}", file=sys.stderr)
+        if self.json:
+            print(
+                json.dumps({"run_dir": str(self.run_dir), "update": 0, "wrote": [str(path)], "notes": notes}, indent=1)
+            )
+        else:
+            print(f"wrote {path}")
+        print(f"go on with: echelon train --resume --run-dir {shlex.quote(str(self.run_dir))}", file=sys.stderr)
         return 0
 
 

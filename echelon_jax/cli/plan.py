@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import math
 from pathlib import Path
@@ -52,14 +53,37 @@ def print_plan(
     eval_games: int,
     runs: Path = Path("runs"),
     fits: str = "",
+    as_json: bool = False,
 ) -> None:
-    """Print shapes, memory and plan of a run; `fits` says into what its arenas were made to fit, if they were."""
-    console = PlainConsole()
+    """Print shapes, memory and plan of a run, as a table or as one JSON document; its memory is in bytes there.
+
+    `fits` says into what the arenas were made to fit, if they were.
+    """
     c, e, memory = config, env_config, needs(config, env_config)
     steps = c.updates * c.decisions_per_update
     calls = c.updates // c.updates_per_call
     between = calls_between_saves(save_every)
     saves = math.ceil(calls / between)
+    rate = known_rate(c, e, runs)
+    if as_json:
+        shapes = {
+            "observation": [c.arenas, e.num_mechs, observation_layout(e).size],
+            "actions": [c.arenas, e.num_mechs, action_layout(e).size],
+        }
+        told = {
+            "run_dir": str(run_dir),
+            "updates": c.updates,
+            "env_steps": steps,
+            "checkpoints": saves,
+            "expected_seconds": None if rate is None else steps / rate[0],
+            "parameters": memory.parameters,
+            "shapes": shapes,
+            "memory": memory.rows,
+            "train": dataclasses.asdict(c),
+            "env": dataclasses.asdict(e),
+        }
+        print(json.dumps(told, indent=1))
+        return
     table = Table(title=f"Plan of {run_dir} (nothing was compiled or written)", show_header=False)
     table.add_row(
         "game", f"{e.team_size} against {e.team_size} on {e.size_x}x{e.size_y}x{e.size_z}, {e.max_steps} decisions"
@@ -91,7 +115,6 @@ def print_plan(
     )
     table.add_row("validation", f"{validation}; saved each time" if c.validation_every else "none")
     table.add_row("evaluation", f"{eval_games} games against each: scripted, random" if eval_games else "none")
-    rate = known_rate(c, e, runs)
     if rate is None:
         table.add_row("expected time", "not known: no run of this game and these sizes under runs/")
     else:
@@ -105,4 +128,4 @@ def print_plan(
         table.add_row(f"memory: {name}", f"{size / 2**20:,.1f} MiB")
     each = " on each device" if c.devices > 1 else ""
     table.add_row("memory: sum", f"{memory.total / 2**20:,.1f} MiB{each}, within 15 % (docs/scale.md)")
-    console.print(table)
+    PlainConsole().print(table)

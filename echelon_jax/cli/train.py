@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import json
 import re
 import shlex
 import sys
@@ -83,6 +84,8 @@ class TrainCommand:
     """Send the checkpoints and replays of the run's directory too, when the run ends."""
     time_parts: bool = False
     """Measure a rollout alone at the start, so that metrics separate rollout and update; this compiles a second program."""
+    json: bool = False
+    """Print JSON instead of tables: the run, its updates and env-steps, CPU seconds, evaluation and paths."""
     threads: int = 0
     """XLA's CPU threads; 0 leaves the choice to XLA."""
 
@@ -132,11 +135,10 @@ class TrainCommand:
             _require_gpu()
 
         from echelon_jax.arena.records import LeagueError
+        from echelon_jax.cli.trained import cpu_seconds, told_of_run
         from echelon_jax.evaluation.validation import Validator
         from echelon_jax.policies.registry import make_network
-        from echelon_jax.runs import kept
         from echelon_jax.runs.checkpoint import CheckpointError
-        from echelon_jax.runs.runner import Runner
         from echelon_jax.training.reward_weights import reward_weights
 
         checked(reward_weights, config, env_config)
@@ -148,7 +150,7 @@ class TrainCommand:
         if self.dry_run:
             from echelon_jax.cli.plan import print_plan
 
-            print_plan(config, env_config, run_dir, self.save_every, self.eval_games, fits=fits)
+            print_plan(config, env_config, run_dir, self.save_every, self.eval_games, fits=fits, as_json=self.json)
             return 0
         if fits:
             print(f"arenas: {config.arenas}, which fit into {fits}", file=sys.stderr)
@@ -160,37 +162,55 @@ class TrainCommand:
             "sinks": self._sinks,
             "validator": Validator,
         }
-        run_dirs, stopped = [run_dir], False
         try:
-            if self.seeds > 1:
-                from echelon_jax.runs.seeds import seed_directories, train_seeds
-
-                run_dirs, stops = seed_directories(run_dir, self.seeds), list[bool]()
-                train_seeds(run_dir, config, env_config, self.seeds, on_stop=lambda: stops.append(True), **options)
-                stopped = bool(stops)
-            else:
-                if self.at_update:
-                    kept.at_update(run_dir, self.at_update)  # names the updates that were kept
-                options |= {"start_from": self.start_from, "time_parts": self.time_parts, "at": self.at_update}
-                if config.opponent == LEAGUE:
-                    from echelon_jax.arena.run_league import RunLeague
-
-                    options["companion"] = checked(RunLeague, run_dir, config, env_config)
-                with self._watched(run_dir, config, env_config, options):
-                    runner = Runner(run_dir, config, env_config, **options)
-                    runner.train()
-                stopped = runner.stopped
-            if stopped:  # whoever stops a run gives it seconds, and evaluation games take minutes
-                for path in run_dirs:
-                    print(f"evaluate it with: echelon evaluate {shlex.quote(str(path))}")
-            elif self.eval_games:
-                for path in run_dirs:
-                    self._evaluate(path, config)
+            with contextlib.redirect_stdout(sys.stderr):  # progress and hints; results go to standard output
+                run_dirs, stopped = self._train(run_dir, config, env_config, options)
+            played: dict[Path, Any] = {}
+            if (
+                self.eval_games and not stopped
+            ):  # whoever stops a run gives it seconds, and evaluation games take minutes
+                played = {path: self._evaluate(path, config) for path in run_dirs}
             if config.opponent == LEAGUE and not stopped:
                 self._write_matrix(run_dir, config.seed)
+            if self.json:
+                runs = [told_of_run(path, played.get(path), stopped) for path in run_dirs]
+                print(json.dumps({"runs": runs, "cpu_seconds": round(cpu_seconds(), 1)}, indent=1))
         except (CheckpointError, LeagueError) as error:
             raise UsageError(str(error)) from error
+        if not self.json:
+            for path in run_dirs:
+                print(f"wrote {path}")
         return 0
+
+    def _train(
+        self, run_dir: Path, config: TrainConfig, env_config: EnvConfig, options: dict[str, Any]
+    ) -> tuple[list[Path], bool]:
+        """Train one run or those of several seeds; returns their directories, and whether a signal stopped them."""
+        from echelon_jax.runs import kept
+        from echelon_jax.runs.runner import Runner
+
+        if self.seeds > 1:
+            from echelon_jax.runs.seeds import seed_directories, train_seeds
+
+            run_dirs, stops = seed_directories(run_dir, self.seeds), list[bool]()
+            train_seeds(run_dir, config, env_config, self.seeds, on_stop=lambda: stops.append(True), **options)
+            stopped = bool(stops)
+        else:
+            if self.at_update:
+                kept.at_update(run_dir, self.at_update)  # names the updates that were kept
+            options |= {"start_from": self.start_from, "time_parts": self.time_parts, "at": self.at_update}
+            if config.opponent == LEAGUE:
+                from echelon_jax.arena.run_league import RunLeague
+
+                options["companion"] = checked(RunLeague, run_dir, config, env_config)
+            with self._watched(run_dir, config, env_config, options):
+                runner = Runner(run_dir, config, env_config, **options)
+                runner.train()
+            run_dirs, stopped = [run_dir], runner.stopped
+        if stopped:
+            for path in run_dirs:
+                print(f"evaluate it with: echelon evaluate {shlex.quote(str(path))}")
+        return run_dirs, stopped
 
     def configurations(self) -> tuple[TrainConfig, EnvConfig]:
         """The whole configuration that the flags ask for, validated.
@@ -305,9 +325,8 @@ class TrainCommand:
         calls = -(-self.total_steps // (config.decisions_per_update * config.updates_per_call))
         return dataclasses.replace(config, updates=calls * config.updates_per_call)
 
-    def _evaluate(self, run_dir: Path, config: TrainConfig) -> None:
-        import json
-
+    def _evaluate(self, run_dir: Path, config: TrainConfig) -> dict[str, Any]:
+        """Play the evaluation games of a run, write them, and return the results by opponent."""
         from echelon_jax.cli.evaluate import show_progress
         from echelon_jax.evaluation.matches import evaluate
         from echelon_jax.evaluation.tables import behaviour_table, games_table
@@ -315,20 +334,21 @@ class TrainCommand:
         from echelon_jax.terminal import PlainConsole
 
         policy, console = load_policy(run_dir), PlainConsole()
-        console.print(f"Playing {self.eval_games} evaluation games on maps that training never saw ...")
+        told = f"Playing {self.eval_games} evaluation games on maps that training never saw ..."
+        print(told, file=sys.stderr, flush=True)
         opponents, games = ("scripted", "random"), self.eval_games
         # Side by side as in a validation, so that the same compiled program plays them.
         arenas = min(games, config.validation_games) if config.validation_every else games
         evaluation = evaluate(policy, opponents, games=games, arenas=arenas, seed=config.seed, progress=show_progress)
         results = evaluation.against
         (run_dir / "evaluation.json").write_text(json.dumps(results, indent=1))
-        console.print(games_table(f"{run_dir} after update {policy.update}", results))
-        console.print(behaviour_table(results))
+        if not self.json:
+            console.print(games_table(f"{run_dir} after update {policy.update}", results))
+            console.print(behaviour_table(results))
+        return dict(results)
 
     def _write_matrix(self, run_dir: Path, seed: int) -> None:
         """Write who beats whom in the run's league, as JSON, as a table and as a picture."""
-        import json
-
         from echelon_jax.arena.history import history
         from echelon_jax.arena.league import League
         from echelon_jax.arena.run_league import FOLDER
@@ -344,7 +364,8 @@ class TrainCommand:
             write_figure(run_dir / "league_matrix.png", figure)
         except OSError as error:
             raise UsageError(f"cannot write to {run_dir}: {error.strerror or error}") from error
-        print(f"who beats whom: {run_dir / 'league_matrix.md'} and .png")
+        if not self.json:
+            print(f"who beats whom: {run_dir / 'league_matrix.md'} and .png")
 
 
 def _require_gpu() -> None:

@@ -17,14 +17,16 @@ if TYPE_CHECKING:
     from echelon_jax.config import EnvConfig
 
 WATCH_SIZE = 60
+CHAMPION = "zoo:champion"
 
 
 @dataclasses.dataclass(frozen=True)
 class WatchCommand:
     """Play one game and open it as a page. A player is `scripted`, `scripted:RATE`, `random`, zoo:NAME, or a run."""
 
-    blue: str = "scripted"
-    """Who plays blue: `scripted`, `scripted:0.5` (its fire rate), `random`, or the path of a run or checkpoint."""
+    blue: str | None = None
+    """Who plays blue: `scripted`, `scripted:0.5` (its fire rate), `random`, zoo:NAME, or the path of a run or checkpoint.
+    By default zoo:champion in its own game; `scripted` where a flag changes the game or red is a policy."""
     red: str = "scripted"
     """Who plays orange, likewise."""
     seed: int = 7
@@ -83,8 +85,8 @@ class WatchCommand:
         from echelon_jax.replay.build import Origin, game_params, make_replay, warm_up
         from echelon_jax.replay.games import play_game
 
-        config = self._config()
-        blue, red = (opponent_player(name, config, self.deterministic) for name in (self.blue, self.red))
+        players, config = self.players(), self._config()
+        blue, red = (opponent_player(name, config, self.deterministic) for name in players)
         tell("making the map and compiling the game (the first time takes longer) …")
         params = game_params(config, self.seed)
         threads = warm_up(config, params, not self.no_observe)
@@ -92,16 +94,25 @@ class WatchCommand:
         tell(f"played {len(trace.actions)} decisions; looking at every shot …")
         for thread in threads:
             thread.join()
-        names = [Path(name).name if Path(name).exists() else name for name in (self.blue, self.red)]
+        names = [Path(name).name if Path(name).exists() else name for name in players]
         origin = Origin(names[0], names[1], title=f"{names[0]} against {names[1]}", source="echelon watch")
         return make_replay(config, trace, origin)
+
+    def players(self) -> tuple[str, str]:
+        """The names of who plays blue and red."""
+        from echelon_jax.agents.registry import is_agent_name
+
+        if self.blue is not None:
+            return self.blue, self.red
+        own_game = self.game == GameFlags() and is_agent_name(self.red)
+        return CHAMPION if own_game else "scripted", self.red
 
     def _config(self) -> EnvConfig:
         """The game of the first trained player, changed by the flags; the flags' alone without one."""
         from echelon_jax.agents.registry import FORMS, is_agent_name, is_zoo_name
         from echelon_jax.runs.checkpoint import load_policy
 
-        for name in (self.blue, self.red):
+        for name in self.players():
             if not is_agent_name(name):
                 if not is_zoo_name(name) and not Path(name).exists():
                     raise UsageError(

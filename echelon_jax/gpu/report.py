@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Any
 
 from rich.console import Console
-from rich.table import Table
 
 from echelon_jax.gpu.compiler import Compiled, Request, compile_program
 from echelon_jax.gpu.cost import LEVELS, Cost, Count, Model, decisions_per_second, loops_asking
@@ -18,7 +17,7 @@ from echelon_jax.gpu.memory import read_scratch
 from echelon_jax.gpu.phases import attribute
 from echelon_jax.gpu.target import DATA
 from echelon_jax.gpu.thunks import Dump, read_dump
-from echelon_jax.terminal import PlainConsole
+from echelon_jax.terminal import PlainConsole, number_table
 
 ESTIMATE = "estimate; no device has run this"
 
@@ -111,24 +110,26 @@ def _short(number: float) -> str:
 def print_report(report: Mapping[str, Any], console: Console | None = None) -> None:
     """Print a report as tables, every estimate marked as one."""
     console = console or PlainConsole()
-    table = Table(title=f"{report['program']} at {report['arenas']:,} arenas for {report['target']}, a decision step")
+    title = f"{report['program']} at {report['arenas']:,} arenas for {report['target']}, a decision step"
     columns = {"kernels": "kernels", "copies": "copies", "host_launches": "by host", "host_checks": "checks"}
-    for name in ("phase", *columns.values(), "MB", "scratch", "us (estimate)"):
-        table.add_column(name, justify="left" if name == "phase" else "right", no_wrap=True)
+    counts = number_table("phase", (*columns.values(), "MB", "scratch"), title)
+    times = number_table("phase", LEVELS, "microseconds of the same (estimate), by cost")
 
     def row(name: str, part: Mapping[str, Any], scratch: str) -> None:
-        times = " / ".join(_short(part["microseconds"][level]) for level in LEVELS)
-        counts = (_short(part[column]) for column in columns)
-        table.add_row(name, *counts, _short(part["moved_bytes"] / 1e6), scratch, times)
+        moved = _short(part["moved_bytes"] / 1e6)
+        counts.add_row(name, *(_short(part[column]) for column in columns), moved, scratch)
+        times.add_row(name, *(_short(part["microseconds"][level]) for level in LEVELS))
 
     for name, part in report["phases"].items():
         row(name, part, f"{part['scratch_bytes'] / 2**20:,.1f}")
-    table.add_section()
+    for table in (counts, times):
+        table.add_section()
     row("sum", report["total"], f"{report['memory_bytes']['temp'] / 2**20:,.1f}")
-    console.print(table)
-    console.print(
-        "by host: launched by the host; checks: the host waits for a loop's end; MB moved; scratch in MiB; us: low / mid / high"
-    )
+    console.print(counts)
+    console.print("by host: launched by the host; checks: the host waits for a loop's end; MB: moved; scratch: in MiB")
+    console.print()
+    console.print(times)
+    console.print()
     memory = ", ".join(f"{name} {size / 2**20:,.1f}" for name, size in report["memory_bytes"].items() if size)
     console.print(f"compiled in {report['compile_seconds']:.0f} s with {' '.join(report['xla_flags'])}")
     console.print(f"memory, MiB: {memory}")

@@ -6,7 +6,6 @@ import dataclasses
 from typing import Any
 
 from rich.console import Console
-from rich.table import Table
 
 from echelon_jax.parity.fuzzing import fuzz
 from echelon_jax.parity.recorded.event_counts import EventCount
@@ -20,6 +19,7 @@ from echelon_jax.parity.recorded.teacher_forced import (
     FieldCount,
     Result,
 )
+from echelon_jax.terminal import number_table
 
 REQUIRED_AGREEMENT = 0.999  # of the rows of living mechs, before any explanation
 COLUMNS = ("rows", "exact", "within_tolerance", "explained", "unexplained")
@@ -91,7 +91,7 @@ class Report:
             _show_episodes(console, data["episodes"])
         counts = {**(data["rays"] or {}), **({} if data["worlds"] is None else {"worlds": data["worlds"]})}
         if counts:
-            table = Table("queries", "rows", "exact", "share", title="Recorded queries")
+            table = number_table("queries", ("rows", "exact", "share"), "Recorded queries")
             for name, count in counts.items():
                 table.add_row(name, str(count["rows"]), str(count["exact"]), f"{count['share']:.4%}")
             console.print(table)
@@ -172,10 +172,7 @@ def _followed(result: FreeRunning) -> dict[str, Any]:
 
 
 def _show_fields(console: Console, title: str, fields: dict[str, Any]) -> None:
-    table = Table("field", title=title)
-    for heading in (*COLUMNS, "largest"):
-        table.add_column(heading.replace("_", " "), justify="right")
-    table.columns[0].no_wrap = True
+    table = number_table("field", [heading.replace("_", " ") for heading in (*COLUMNS, "largest")], title)
     for name, count in fields.items():
         style = "red" if count["unexplained"] else None
         table.add_row(name, *(str(count[key]) for key in COLUMNS), f"{count['largest']:.0e}", style=style)
@@ -183,9 +180,7 @@ def _show_fields(console: Console, title: str, fields: dict[str, Any]) -> None:
 
 
 def _show_events(console: Console, title: str, events: dict[str, Any]) -> None:
-    table = Table("event", title=title)
-    for heading in COLUMNS:
-        table.add_column(heading.replace("_", " "), justify="right")
+    table = number_table("event", [heading.replace("_", " ") for heading in COLUMNS], title)
     for kind, count in events.items():
         table.add_row(kind, *(str(count[key]) for key in COLUMNS), style="red" if count["unexplained"] else None)
     console.print(table)

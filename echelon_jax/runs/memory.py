@@ -130,9 +130,9 @@ def abstract_batch(config: TrainConfig, env_config: EnvConfig, network: Network)
     raw = jax.ShapeDtypeStruct((arenas, team, observation_layout(env_config).size), jnp.float32)
     observation, raw_action, log_prob, value, carry = jax.eval_shape(act, raw)
     flag = jax.ShapeDtypeStruct((arenas, team), jnp.bool_)
-    rows = {"observation": observation, "raw_action": raw_action, "log_prob": log_prob, "value": value}
-    flags = ("reset", "policy_mask", "value_mask")
-    one = loss.Batch(**rows, **dict.fromkeys(flags, flag), advantage=value, target=value)
+    rows: dict[str, Any] = {"observation": observation, "raw_action": raw_action, "log_prob": log_prob, "value": value}
+    flags: dict[str, Any] = dict.fromkeys(("reset", "policy_mask", "value_mask"), flag)
+    one = loss.Batch(**rows, **flags, advantage=value, target=value)
     # A rollout has these besides, and the update makes advantages and targets of it.
     more = tree_bytes(dict.fromkeys(("reward", "final_value"), value)) + 3 * tree_bytes(flag)
     assert {*rows, "reset"} < set(Rollout.__dataclass_fields__)

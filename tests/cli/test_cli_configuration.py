@@ -160,6 +160,14 @@ def test_a_dry_run_prints_the_plan_and_neither_compiles_nor_writes(
     assert list(tmp_path.iterdir()) == []
 
 
+def test_a_dry_run_prints_its_plan_as_json_if_asked(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["train", "--preset", "smoke", "--dry-run", "--updates", "6", "--json"]) == 0
+    plan = json.loads(capsys.readouterr().out)
+    config = TrainConfig.smoke(updates=6)
+    assert (plan["updates"], plan["env_steps"]) == (6, 6 * config.decisions_per_update)
+    assert plan["memory"]["rollout"] > 0 and plan["shapes"]["observation"][0] == config.arenas
+
+
 def test_the_planned_bank_has_the_shapes_of_a_real_one() -> None:
     config = EnvConfig(size_x=28, size_y=28)
     real = Echelon(config).make_bank(generate_worlds(config, range(2)))

@@ -202,10 +202,14 @@ def test_every_flag_of_the_documentation_exists(capsys: pytest.CaptureFixture[st
                     assert flag in shown, (page, line, flag)
 
 
-def test_the_library_example_of_the_readme_runs(capsys: pytest.CaptureFixture[str]) -> None:
-    example = next(text for page, text in blocks("python") if page == "README.md")
-    exec(compile(example, "README.md", "exec"), {})
+def test_the_library_examples_of_the_readme_run(capsys: pytest.CaptureFixture[str]) -> None:
+    make, load = (text for page, text in blocks("python") if page == "README.md")
+    names: dict[str, Any] = {}
+    exec(compile(make, "README.md", "exec"), names)
     assert "(64, 10, 1102) (64, 10) (64,)" in capsys.readouterr().out
+    assert '"runs/cpu-40-seed0"' in load  # the zoo's policy is one of that preset
+    exec(compile(load.replace("runs/cpu-40-seed0", "zoo:champion"), "README.md", "exec"), names)
+    assert names["action"].shape[:2] == names["value"].shape == (64, 10)
 
 
 @pytest.mark.parametrize(

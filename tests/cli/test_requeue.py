@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 from helpers.made_up_runs import CONFIG, ENV, GAME, call, make_up, stop_after, stop_early
+from helpers.made_up_runs import run as make_run
 
 from echelon_jax.cli import train as train_command
 from echelon_jax.cli.main import main
@@ -31,7 +32,7 @@ def made_up(monkeypatch: pytest.MonkeyPatch) -> list[Path]:
     """No compiling; returns the runs that were evaluated."""
     make_up(monkeypatch)
     evaluated: list[Path] = []
-    monkeypatch.setattr(TrainCommand, "_evaluate", lambda self, run_dir, seed: evaluated.append(run_dir))
+    monkeypatch.setattr(TrainCommand, "_evaluate", lambda self, run_dir, config: evaluated.append(run_dir))
     step(monkeypatch, call)
     return evaluated
 
@@ -133,7 +134,9 @@ def test_a_stopped_run_is_not_evaluated_and_says_how_to(
     assert main([*TINY, "--run-dir", str(run_dir)]) == 0
     assert made_up == [] and updates(run_dir) == 2
     assert json.loads((run_dir / "summary.json").read_text())["stopped_early"] is True
-    assert f"echelon evaluate '{run_dir}'" in capsys.readouterr().out
+    shown = capsys.readouterr()
+    assert f"echelon evaluate '{run_dir}'" in shown.err
+    assert shown.out == f"wrote {run_dir}\n"  # results alone; what is said on the way goes to standard error
 
 
 def test_a_run_that_is_stopped_in_its_last_call_is_not_evaluated_either(
@@ -147,6 +150,51 @@ def test_a_run_that_is_stopped_in_its_last_call_is_not_evaluated_either(
 def test_a_run_that_is_left_alone_is_evaluated(tmp_path: Path, made_up: list[Path]) -> None:
     assert main([*TINY, "--run-dir", str(tmp_path)]) == 0
     assert made_up == [tmp_path]
+
+
+@pytest.mark.parametrize("stopped", [False, True])
+def test_with_json_standard_output_is_one_document_and_progress_goes_elsewhere(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], stopped: bool
+) -> None:
+    monkeypatch.setattr(TrainCommand, "_evaluate", lambda self, run_dir, config: {"random": {"wins": 3}})
+    if stopped:
+        step(monkeypatch, stop_early(3))
+    run_dir = tmp_path / "run"
+    assert main([*TINY, "--run-dir", str(run_dir), "--json"]) == 0
+    shown = capsys.readouterr()
+    told = json.loads(shown.out)
+    [run] = told["runs"]
+    done = 3 if stopped else 4
+    assert (run["run_dir"], run["updates"], run["planned"]) == (str(run_dir), done, 4)
+    assert run["env_steps"] == done * 2 * 2  # arenas and steps of a rollout
+    assert run["stopped_early"] is stopped
+    assert run["evaluation"] == (None if stopped else {"random": {"wins": 3}})
+    assert told["cpu_seconds"] > 0
+    assert Path(run["paths"]["checkpoint"]) == run_dir / "checkpoints" / f"{done:08}"
+    assert all(Path(path).exists() for path in run["paths"].values())
+    assert "compiled in" in shown.err
+
+
+def test_with_json_every_seed_is_a_run_of_the_document(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def train_seeds(run_dir: Path, config: Any, env_config: Any, count: int, on_stop: Any, **options: Any) -> None:
+        for number in range(count):
+            make_run(run_dir / f"seed{number}", updates=2 + 2 * number)
+
+    monkeypatch.setattr("echelon_jax.runs.seeds.train_seeds", train_seeds)
+    assert main([*TINY, "--run-dir", str(tmp_path), "--seeds", "2", "--json"]) == 0
+    runs = json.loads(capsys.readouterr().out)["runs"]
+    assert [(run["run_dir"], run["updates"]) for run in runs] == [
+        (str(tmp_path / "seed0"), 2),
+        (str(tmp_path / "seed1"), 4),
+    ]
+
+
+def test_with_json_an_error_is_a_sentence_and_no_document(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["train", "--json", "--resume", "--run-dir", str(tmp_path)]) == 2
+    shown = capsys.readouterr()
+    assert shown.out == "" and shown.err.startswith("echelon: run-dir must be")
 
 
 @pytest.mark.parametrize("stopped", [False, True])
@@ -171,7 +219,7 @@ def test_ctrl_c_while_compiling_is_a_word_and_leaves_nothing_behind(
 
     monkeypatch.setattr(runner, "compile_run_updates", compiling)
     assert main([*TINY, "--run-dir", str(tmp_path / "run")]) == 130
-    assert capsys.readouterr().err == "echelon: interrupted\n"
+    assert capsys.readouterr().err.endswith("echelon: interrupted\n")
     assert list(tmp_path.iterdir()) == []
 
 

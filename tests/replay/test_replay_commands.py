@@ -4,7 +4,9 @@ import shutil
 
 import pytest
 
+from echelon_jax.cli.common import GameFlags
 from echelon_jax.cli.main import main
+from echelon_jax.cli.watch import WatchCommand
 
 
 @pytest.fixture
@@ -80,3 +82,23 @@ def test_a_flag_out_of_range_is_named(stored, capsys, arguments, field):
 def test_watch_refuses_what_it_cannot_play_before_it_plays(capsys, arguments, word):
     status, line = refused(capsys, "watch", "--no-open", *arguments)
     assert status == 2 and word in line
+
+
+@pytest.mark.parametrize(
+    ("flags", "players"),
+    [
+        ({}, ("zoo:champion", "scripted")),
+        ({"red": "scripted:hard"}, ("zoo:champion", "scripted:hard")),
+        ({"red": "runs/mine"}, ("scripted", "runs/mine")),
+        ({"game": GameFlags(rules="original")}, ("scripted", "scripted")),
+        ({"blue": "random"}, ("random", "scripted")),
+    ],
+)
+def test_the_champion_plays_blue_in_its_own_game_unless_told_otherwise(flags, players):
+    assert WatchCommand(**flags).players() == players
+
+
+def test_without_arguments_the_game_is_that_of_the_champion():
+    import echelon_jax
+
+    assert WatchCommand()._config() == echelon_jax.load_policy("zoo:champion").env_config
