@@ -1,6 +1,7 @@
 """The original's checkpoint file (docs/spec/learner.md 2.2, 2.5, 3): what we write, what we read, what we refuse."""
 
 import copy
+import json
 from collections import OrderedDict
 
 import jax
@@ -12,6 +13,7 @@ from helpers.export_policies import random_policy, real_sequence
 torch = pytest.importorskip("torch", reason="needs PyTorch: pip install 'echelon-jax[torch]'")
 pytest.importorskip("safetensors", reason="needs safetensors: pip install 'echelon-jax[torch]'")
 
+from echelon_jax.cli.main import main
 from echelon_jax.config import EnvConfig
 from echelon_jax.export.original import (
     NEARLY_DETERMINISTIC,
@@ -325,6 +327,19 @@ def test_what_cannot_be_taken_over_is_said(tmp_path):
     imported, notes = import_original(stored(made_by_the_original(change)[1], tmp_path / "a.pt"))
     assert len(notes) == 2 and "nav_mode = 'assist'" in notes[0] and "2 components of actor_logstd" in notes[1]
     assert imported.params["log_std"][:2].tolist() == [1.0, -5.0]
+
+
+def test_the_command_import_says_in_json_how_the_file_differs_from_the_run_and_makes_one_that_can_be_resumed(
+    tmp_path, capsys
+):
+    """The `cpu` preset changes a weight that the original's reward lacks; a run of that game is made without it."""
+    path, run = stored(made_by_the_original()[1], tmp_path / "a.pt"), tmp_path / "run"
+    wide = import_original(path).policy.config
+    sizes = ["--hidden", str(wide.hidden), "--lstm", str(wide.lstm), "--normalize-observations", "False"]
+    assert main(["import", str(path), "--run-dir", str(run), "--size", "24", *sizes, "--json"]) == 0
+    told = json.loads(capsys.readouterr().out)
+    assert told["run_dir"] == str(run) and any("size_x" in note for note in told["notes"])
+    assert json.loads((run / "config.json").read_text())["train"]["curriculum"] == ""
 
 
 def refinger(found, group, name, change):
