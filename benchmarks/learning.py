@@ -11,12 +11,13 @@ updates), long with three times those updates, ablations as smaller runs on 28x2
 games of the untrained and of the trained policy against the scripted opponent at its full fire rate, on maps that training never
 saw, both sides of each, under the rules it was trained with. Every finished run is kept under --work, so that a comparison that
 was cut off goes on where it stopped, and `--variant NAME` lets several processes share one. Writes NAME.json, NAME.png and NAME.md
-into --out once all runs are there.
+into --out once all runs are there. `goal --runs RUN ...` takes finished runs of the preset that `echelon train` made.
 """
 
 from __future__ import annotations
 
 import argparse
+import dataclasses
 import hashlib
 import json
 from pathlib import Path
@@ -126,8 +127,6 @@ def run_seed(
 ) -> dict[str, Any]:
     """Train one seed of a variant and evaluate it before and after."""
     from echelon_jax.config import EnvConfig
-    from echelon_jax.evaluation.matches import evaluate
-    from echelon_jax.runs.checkpoint import load_policy
     from echelon_jax.runs.runner import Runner
     from echelon_jax.training.config import TrainConfig
 
@@ -136,21 +135,63 @@ def run_seed(
     config = TrainConfig.preset(preset, **{"validation_every": 0, **overrides, "seed": seed}).validate()
     resume = (folder / "checkpoints").exists()
     Runner(folder, config, env_config, resume=resume).train()
+    before = judged(untrained(config, env_config), games)
+    return {**measured(folder, games), "untrained": before}
+
+
+def judged(policy: Any, games: int) -> dict[str, Any]:
+    """Evaluation games of a policy against the scripted opponent."""
+    from echelon_jax.evaluation.matches import evaluate
+
+    row = evaluate(policy, "scripted", games=games, arenas=games, seed=EVALUATION_SEED).against["scripted"]
+    return {key: row[key] for key in (*JUDGED, "win_rate_low", "win_rate_high")}
+
+
+def measured(folder: Path, games: int) -> dict[str, Any]:
+    """Curve, cost and evaluation games of a finished run; the games are kept beside it for the next call."""
+    from echelon_jax.runs.checkpoint import load_policy
+
+    policy = load_policy(folder)
     lines = (folder / "metrics.jsonl").read_text().splitlines()
-    results = {}
-    for name, policy in (("untrained", untrained(config, env_config)), ("trained", load_policy(folder))):
-        result = evaluate(policy, "scripted", games=games, arenas=games, seed=EVALUATION_SEED)
-        results[name] = result.against["scripted"]
     keys = ("update", "env_steps", "env_steps_per_second", "env_steps_per_cpu_second", "seconds/compile", *SHOWN)
     curve = [{key: line.get(key) for key in keys} for line in map(json.loads, lines)]
     # From the lines, so that a run that was cut off and resumed costs all that it cost; compiling is not in them.
-    steps = config.decisions_per_update * config.updates_per_call
+    steps = policy.config.decisions_per_update * policy.config.updates_per_call
     cpu = sum(steps / point["env_steps_per_cpu_second"] for point in curve)
     wall = sum(steps / point["env_steps_per_second"] for point in curve)
-    kept = {
-        name: {key: row[key] for key in (*JUDGED, "win_rate_low", "win_rate_high")} for name, row in results.items()
-    }
-    return {"seed": seed, "cpu_seconds": cpu, "wall_seconds": wall, "curve": curve, **kept}
+    trained = judged(policy, games)
+    return {"seed": policy.config.seed, "cpu_seconds": cpu, "wall_seconds": wall, "curve": curve, "trained": trained}
+
+
+def given_run(folder: Path, preset: str, games: int) -> dict[str, Any]:
+    """What a run of the preset did that `echelon train` made.
+
+    Raises:
+        SystemExit: it is no finished run of the preset.
+    """
+    from echelon_jax.runs.checkpoint import CheckpointError, load_policy
+    from echelon_jax.training.config import TrainConfig
+
+    try:
+        policy = load_policy(folder)
+    except CheckpointError as error:
+        raise SystemExit(f"runs must be runs of `echelon train`: {error}") from error
+    free = ("seed", "devices", "validation_every", "validation_games", "validation_opponents", "guard")
+    want, have = TrainConfig.preset(preset), policy.config
+    other = [
+        f.name
+        for f in dataclasses.fields(want)
+        if f.name not in free and getattr(want, f.name) != getattr(have, f.name)
+    ]
+    if other or policy.update != want.updates:
+        raise SystemExit(
+            f"runs must be finished runs of the {preset} preset, and {folder} differs in {', '.join(other) or 'updates'}"
+        )
+    file = folder / f"goal-{games}.json"
+    if not file.exists():
+        print(f"{folder}: {games} games", flush=True)
+        file.write_text(json.dumps(measured(folder, games)))
+    return dict(json.loads(file.read_text()))
 
 
 def draw(variants: dict[str, list[dict[str, Any]]], path: Path) -> None:
@@ -201,7 +242,9 @@ def page(name: str, report: dict[str, Any]) -> str:
         "| variant | " + " | ".join(JUDGED.values()) + " | wins, all seeds | CPU s a run | wall s a run |",
         "| --- |" + " --- |" * (len(JUDGED) + 3),
     ]
-    rows = {"untrained": ("untrained", first), **{key: ("trained", runs) for key, runs in variants.items()}}
+    rows = {key: ("trained", runs) for key, runs in variants.items()}
+    if all("untrained" in run for run in first):
+        rows = {"untrained": ("untrained", first), **rows}
     for label, (when, runs) in rows.items():
         games = report["games"] * len(runs)
         wins = sum(run[when]["win_rate"] for run in runs) * report["games"]
@@ -234,6 +277,9 @@ def main() -> None:
     parser.add_argument("--games", type=int, default=GAMES)
     parser.add_argument("--out", type=Path, default=Path("docs/results"))
     parser.add_argument("--work", type=Path, default=Path("runs/learning"))
+    parser.add_argument(
+        "--runs", type=Path, nargs="+", default=[], help="goal: these runs of `echelon train` instead of new ones"
+    )
     parser.add_argument("--threads", type=int, help="XLA's; by default 1, and XLA's own choice for goal")
     args = parser.parse_args()
     preset = args.preset or PRESETS[args.comparison]
@@ -241,14 +287,21 @@ def main() -> None:
     threads = (0 if goal else 1) if args.threads is None else args.threads
     set_up_jax(threads, processor_cores() if goal else 1)
     from echelon_jax.runs.description import git_revision
+    from echelon_jax.training.config import TrainConfig
 
+    if args.runs and not goal:
+        parser.error("--runs goes with goal only: the other comparisons train what they compare")
     wanted = COMPARISONS[args.comparison]
     more = {} if args.updates is None else {"updates": args.updates}
     found: dict[str, list[dict[str, Any]]] = {}
+    if args.runs:
+        found = {"modern": [given_run(folder, preset, args.games) for folder in args.runs]}
+        args.seeds, wanted = [run["seed"] for run in found["modern"]], {}
     for name, (overrides, rules) in wanted.items():
         overrides = {**overrides, **more}
         comm_dim = MESSAGES.get(args.comparison, 8)
-        changes = json.dumps({**overrides, "comm_dim": comm_dim}, sort_keys=True)
+        config = dataclasses.asdict(TrainConfig.preset(preset, **overrides))  # a preset changes from version to version
+        changes = json.dumps({**config, "comm_dim": comm_dim}, sort_keys=True)
         mark = hashlib.sha256(changes.encode()).hexdigest()[:12]
         directory = args.work / f"{preset}_{rules}_{mark}"  # the same run serves several comparisons
         for seed in args.seeds:
