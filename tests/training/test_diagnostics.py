@@ -14,7 +14,7 @@ from echelon_jax.config import EnvConfig
 from echelon_jax.policies.features import Observation
 from echelon_jax.policies.registry import make_network
 from echelon_jax.rules.mechs import CLASS_NAMES
-from echelon_jax.training import ppo
+from echelon_jax.training import loss, ppo
 from echelon_jax.training.config import TrainConfig
 from echelon_jax.training.diagnostics import dead_units, gradient_parts, in_rollout, part_norms, worst_of, worst_ratios
 
