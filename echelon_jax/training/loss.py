@@ -172,7 +172,7 @@ def _entropy(distribution: Any, noise: Any, key: Key[Array, ""]) -> Float32[Arra
     return distribution.head_entropy(key) if noise is None else distribution.head_entropy_from(noise)
 
 
-def judge(
+def heads_and_value(
     params: Params, network: Network, remat: bool, carry: Carry, batch: Batch, noise: Any, key: Key[Array, ""]
 ) -> tuple[Array, Array, Array, Array]:
     """Return what the policy says of stored decisions: log-prob, entropy and loss mask of each head, and the value.
@@ -231,7 +231,7 @@ def part_loss(
     key: Key[Array, ""],
 ) -> tuple[Float32[Array, ""], Outcome]:
     """Return the share of a part of a minibatch in the loss, and what the metrics need. `batch.advantage` is normalised."""
-    log_prob, entropies, counts, value = judge(params, network, config.remat, carry, batch, noise, key)
+    log_prob, entropies, counts, value = heads_and_value(params, network, config.remat, carry, batch, noise, key)
     mask = batch.policy_mask
     use = counts & mask[..., None]
     # Masked before exp: a dead mech's meaningless ratio must not become inf, whose gradient would be NaN.
