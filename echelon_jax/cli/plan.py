@@ -127,5 +127,5 @@ def print_plan(
     for name, size in memory.rows.items():
         table.add_row(f"memory: {name}", f"{size / 2**20:,.1f} MiB")
     each = " on each device" if c.devices > 1 else ""
-    table.add_row("memory: sum", f"{memory.total / 2**20:,.1f} MiB{each}, within 15 % (docs/scale.md)")
+    table.add_row("memory: sum", f"{memory.total / 2**20:,.1f} MiB{each}, an estimate (docs/scale.md)")
     PlainConsole().print(table)
