@@ -318,7 +318,8 @@ def main() -> None:
     seeds = " ".join(map(str, args.seeds))
     updates = "" if args.updates is None else f" --updates {args.updates}"
     games = "" if args.games == GAMES else f" --games {args.games}"
-    command = f"python benchmarks/learning.py {args.comparison} --seeds {seeds}{updates}{games}"
+    which = f"--runs {' '.join(f'SEED{seed}' for seed in args.seeds)}" if args.runs else f"--seeds {seeds}{updates}"
+    command = f"python benchmarks/learning.py {args.comparison} {which}{games}"
     report = {"preset": preset, "commit": git_revision(), "games": args.games, "command": command, "variants": found}
     args.out.mkdir(parents=True, exist_ok=True)
     (args.out / f"{args.comparison}.json").write_text(json.dumps(report))
