@@ -25,24 +25,25 @@ from echelon_jax.worldgen.bank import generate_worlds
 
 
 def rollout(env: Echelon, params, arenas: int, decisions: int, record: bool):
-    """The compiled rollout (state, observation, key, arena) -> (state, observation, recorded rows)."""
+    """The compiled rollout (state, observation, key, arena) -> (state, observation, rewards, recorded rows)."""
     size = (env.config.num_mechs, action_layout(env.config).size)
 
     def decide(carry, key: Array):
-        state, observation, arena = carry
+        state, observation, arena, paid = carry
         keys = jax.random.split(key, arenas)
         actions = jax.vmap(lambda k: jax.random.uniform(k, size, minval=-1.0))(keys)
         after, step = env.step_batch(keys, state, actions, params)
         row = None
         if record:
             row = trace_of(arena, state, actions, keys, step.episode_over, step.info.reward_components, observation)
-        return (after, step.observation, arena), row
+        # Every rollout reads its rewards; without this XLA would leave them out where nothing is recorded.
+        return (after, step.observation, arena, paid + step.reward), row
 
     def play(state, observation, key, arena):
-        (state, observation, _), rows = jax.lax.scan(
-            decide, (state, observation, arena), jax.random.split(key, decisions)
-        )
-        return state, observation, rows
+        nothing = jnp.zeros((arenas, env.config.num_mechs), jnp.float32)
+        start = state, observation, arena, nothing
+        (state, observation, _, paid), rows = jax.lax.scan(decide, start, jax.random.split(key, decisions))
+        return state, observation, paid, rows
 
     return jax.jit(play)
 

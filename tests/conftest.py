@@ -4,6 +4,7 @@ import ctypes
 import gc
 import os
 import shutil
+import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -21,6 +22,15 @@ FEW_OPTIMISATIONS = (
     "JAX_DISABLE_MOST_OPTIMIZATIONS"  # in files without the marker `optimised`; set it to false for none
 )
 ALWAYS_OPTIMISED = os.environ.setdefault(FEW_OPTIMISATIONS, "true").lower() in ("0", "false")
+# As echelon_jax/compiling.py has it, for what the tests compile themselves. XLA ends the process at a flag that it does not know,
+# so another process tries it; the workers inherit what comes out.
+SHORT_COMPILE = "--xla_cpu_use_fusion_emitters=false"
+if SHORT_COMPILE.split("=")[0] not in os.environ.get("XLA_FLAGS", ""):
+    tried = os.environ | {"XLA_FLAGS": SHORT_COMPILE, "JAX_PLATFORMS": "cpu"}
+    if not subprocess.run(
+        [sys.executable, "-c", "import jax; jax.devices()"], env=tried, capture_output=True
+    ).returncode:
+        os.environ["XLA_FLAGS"] = f"{os.environ.get('XLA_FLAGS', '')} {SHORT_COMPILE}".strip()
 os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0.5")
 # Runs are many small files, each flushed to the disk; a file system in memory, where there is room, does not wait for that.
 MEMORY = Path("/dev/shm")

@@ -61,7 +61,10 @@ def _compiled(env: Echelon) -> tuple[Any, Any]:
     """Reset and step of one arena, compiled once for all engines of an environment."""
     import jax
 
-    return jax.jit(env.reset), jax.jit(env.step)
+    from echelon_jax import compiling
+
+    options = compiling.for_long_runs()
+    return jax.jit(env.reset, compiler_options=options), jax.jit(env.step, compiler_options=options)
 
 
 class JaxEngine:

@@ -21,6 +21,7 @@ from gymnasium import spaces
 from gymnasium.vector import AutoresetMode, VectorEnv
 from gymnasium.vector.utils import batch_space
 
+from echelon_jax import compiling
 from echelon_jax.compat import pictures
 from echelon_jax.compat.choices import action_table
 from echelon_jax.compat.team import TeamGame, TeamStep, make_team_game
@@ -48,9 +49,9 @@ def team_spaces(game: TeamGame) -> tuple[spaces.Box, spaces.Space]:
 @lru_cache(maxsize=8)
 def _compiled(game: TeamGame, batched: bool) -> tuple[Any, Any]:
     """Reset and step, compiled once for all environments of a game."""
-    return (
-        (jax.jit(game.reset_batch), jax.jit(game.step_batch)) if batched else (jax.jit(game.reset), jax.jit(game.step))
-    )
+    reset, step = (game.reset_batch, game.step_batch) if batched else (game.reset, game.step)
+    options = compiling.for_long_runs()
+    return jax.jit(reset, compiler_options=options), jax.jit(step, compiler_options=options)
 
 
 class EchelonTeam(gymnasium.Env):

@@ -16,6 +16,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float32, Key
 
+from echelon_jax import compiling
 from echelon_jax.env.environment import Echelon
 from echelon_jax.env.state import REASONS, STATISTICS, EnvParams, EnvState
 from echelon_jax.env.trace import Trace, trace_of
@@ -128,7 +129,8 @@ def make_match(
         board, seen = jax.lax.scan(lambda s, k: decide(env_params, numbers_a, numbers_b, watched, s, k), board, keys)
         return board, board.state.episode_over, seen
 
-    return jax.jit(begin), jax.jit(advance, donate_argnums=3)
+    quick, thorough = compiling.for_short_runs(), compiling.for_long_runs()
+    return jax.jit(begin, compiler_options=quick), jax.jit(advance, donate_argnums=3, compiler_options=thorough)
 
 
 def play(

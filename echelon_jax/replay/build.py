@@ -17,7 +17,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from echelon_jax import __version__
+from echelon_jax import __version__, compiling
 from echelon_jax.config import SWITCHES, EnvConfig
 from echelon_jax.env.environment import Echelon
 from echelon_jax.env.interfaces import action_layout, observation_layout, observe
@@ -68,13 +68,15 @@ def compiled_step(config: EnvConfig) -> Any:
         after = after.replace(statistics=state.statistics)
         return after, Stepped(result.info.reward_components, result.episode_over)
 
-    return jax.jit(step)
+    return jax.jit(step, compiler_options=compiling.for_short_runs())
 
 
 @lru_cache(maxsize=8)
 def compiled_observation(config: EnvConfig) -> Any:
     """Return the compiled function from (rules, state) to the mechs' observations, [arenas, mechs, obs]."""
-    return jax.jit(lambda rules, state: observe(config, rules, state).observation)
+    return jax.jit(
+        lambda rules, state: observe(config, rules, state).observation, compiler_options=compiling.for_short_runs()
+    )
 
 
 def game_params(config: EnvConfig, seed: int) -> EnvParams:
@@ -101,7 +103,10 @@ def world_params(config: EnvConfig, world: WorldArrays) -> EnvParams:
 @lru_cache(maxsize=8)
 def _compiled_start(config: EnvConfig) -> Any:
     env = Echelon(config)
-    return jax.jit(lambda params, keys: env.reset_batch(keys, params, jnp.zeros(1, jnp.int32))[0])
+    return jax.jit(
+        lambda params, keys: env.reset_batch(keys, params, jnp.zeros(1, jnp.int32))[0],
+        compiler_options=compiling.for_short_runs(),
+    )
 
 
 def start_state(config: EnvConfig, params: EnvParams) -> EnvState:

@@ -16,6 +16,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float32, Int32, Key, UInt8
 
+from echelon_jax import compiling
 from echelon_jax.config import EnvConfig
 from echelon_jax.env.actions import sanitise
 from echelon_jax.env.interfaces import action_layout, actions_of
@@ -269,4 +270,4 @@ def make_detail(config: EnvConfig) -> Any:
     ) -> tuple[SimState, SubstepDetail]:
         return detail_with_noise(config, rules, states, actions, sample_noise(config, keys))
 
-    return jax.jit(detail)
+    return jax.jit(detail, compiler_options=compiling.for_short_runs())

@@ -10,6 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array
 
+from echelon_jax import compiling
 from echelon_jax.config import EnvConfig
 from echelon_jax.env.state import EnvParams
 from echelon_jax.env.trace import Trace, trace_of
@@ -39,7 +40,8 @@ def _programs(config: EnvConfig, blue: Player, red: Player) -> tuple[Any, Any]:
     def record(before: Any, actions: Array, keys: Array, stepped: Any, observation: Any, outputs: Any) -> Trace:
         return trace_of(0, before, actions, keys, stepped.over, stepped.rewards, observation, *outputs)
 
-    return jax.jit(act), jax.jit(record)
+    options = compiling.for_short_runs()
+    return jax.jit(act, compiler_options=options), jax.jit(record, compiler_options=options)
 
 
 def play_game(

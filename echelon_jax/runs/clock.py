@@ -8,6 +8,8 @@ from typing import Any
 
 import jax
 
+from echelon_jax import compiling
+
 
 def cpu_seconds() -> float:
     """Return the processor time that this process has used, all its threads together."""
@@ -25,7 +27,9 @@ def rollout_alone(update: Callable[[Any, Any], Any]) -> Callable[[Any, Any], Any
 
     It keeps only the results of the rollout, so XLA drops the gradient steps.
     """
-    return jax.jit(lambda state, env_params: update(state, env_params)[0].runner_state)
+    return jax.jit(
+        lambda state, env_params: update(state, env_params)[0].runner_state, compiler_options=compiling.for_long_runs()
+    )
 
 
 def time_rollout(update: Callable[[Any, Any], Any], state: Any, env_params: Any) -> float:

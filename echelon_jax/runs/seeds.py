@@ -20,6 +20,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
+from echelon_jax import compiling
 from echelon_jax.config import EnvConfig
 from echelon_jax.env.state import EnvParams
 from echelon_jax.fields import check_seed
@@ -40,15 +41,19 @@ def shared_program(trainer: Train, count: int, vmap: bool = False) -> Callable[.
     With `vmap` it computes the learners side by side instead of in turn. It consumes the states.
     """
 
+    def updates(state: TrainState, env_params: EnvParams) -> tuple[TrainState, Metrics]:
+        number = trainer.config.updates_per_call
+        return jax.lax.scan(lambda s, _: trainer.update(s, env_params), state, None, number)
+
     def calls(states: tuple[TrainState, ...], env_params: tuple[EnvParams, ...]) -> tuple[Any, ...]:
         stacked = tuple(jax.tree.map(lambda *x: jnp.stack(x), *trees) for trees in (states, env_params))
         if vmap:
-            out = jax.vmap(trainer.run_updates)(*stacked)
+            out = jax.vmap(updates)(*stacked)
         else:
-            out = jax.lax.map(lambda one: trainer.run_updates(*one), stacked)
+            out = jax.lax.map(lambda one: updates(*one), stacked)
         return tuple(jax.tree.map(lambda x, i=i: x[i], out) for i in range(count))
 
-    return jax.jit(calls, donate_argnums=0)
+    return jax.jit(calls, donate_argnums=0, compiler_options=compiling.for_long_runs())
 
 
 class SharedCall:

@@ -20,6 +20,7 @@ import jax.numpy as jnp
 import optax
 from jaxtyping import Array, Float32, Int32, Key
 
+from echelon_jax import compiling
 from echelon_jax.agents.base import Agent, AgentParams, ObservingAgent
 from echelon_jax.agents.registry import make_agent
 from echelon_jax.config import EnvConfig
@@ -373,7 +374,7 @@ def make_train(
         specs: dict[str, Any] = dict.fromkeys(TrainState.__dataclass_fields__, COPIED) | {"runner_state": SPLIT}
         return function if mesh is None else on_each_device(mesh, function, TrainState(**specs))
 
-    compiled_init = jax.jit(init)
+    compiled_init = jax.jit(init, compiler_options=compiling.for_short_runs())
 
     def placed_init(key: Key[Array, ""], env_params: EnvParams) -> TrainState:
         return place(compiled_init(key, env_params), env_params)[0]
@@ -384,7 +385,7 @@ def make_train(
         network=actor_critic,
         features=features,
         init=compiled_init if mesh is None else placed_init,
-        run_updates=jax.jit(on_every_device(run_updates), donate_argnums=0),
+        run_updates=jax.jit(on_every_device(run_updates), donate_argnums=0, compiler_options=compiling.for_long_runs()),
         update=on_every_device(precise_update),
         place=place,
         guard_names=guard.names_of(

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from helpers.env_scenes import Scenes
 
+from echelon_jax import compiling
 from echelon_jax.config import EnvConfig
 from echelon_jax.env.interfaces import observe
 from echelon_jax.env.modern.layout import LOCAL_SIDE, MAP_SIDE, mirror, observation_layout, slot_mechs, vector_size
@@ -20,7 +21,7 @@ BASE, SCENES = 8, 6
 AS_IS, TURNED_1, TURNED_2, TURNED_3, MIRRORED, EXCHANGED = range(6)
 GROUND, HIDDEN, REMEMBERED, FACED, DEAD, HOMING = range(6)
 EDGE = 60
-sees = jax.jit(observe, static_argnums=0)
+sees = jax.jit(observe, static_argnums=0, compiler_options=compiling.as_xla_does())
 
 
 def fill_at_random(made: Scenes, rng: np.random.Generator) -> None:

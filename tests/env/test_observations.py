@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from helpers.env_scenes import Scenes
 
+from echelon_jax import compiling
 from echelon_jax.config import EnvConfig
 from echelon_jax.env.contacts import choose_contacts
 from echelon_jax.env.interfaces import observation_layout
@@ -22,7 +23,7 @@ from echelon_jax.sim.rules import sim_rules
 FULL = EnvConfig.original(size_x=60, size_y=60)
 LAYOUT = observation_layout(FULL)
 CONTACT, BROKEN, SOUND, WALLED, MAP, CORNER, TURNED, HIT, DEAD, HOMING = range(10)
-look = jax.jit(observe, static_argnums=0)
+look = jax.jit(observe, static_argnums=0, compiler_options=compiling.as_xla_does())
 
 
 def contact_scene(made: Scenes, arena: int) -> None:

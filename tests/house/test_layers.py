@@ -27,6 +27,7 @@ ONLY = {
     "reference": {"rules", "config", "worldgen"},
     "sim": {"rules", "config"},
     "versions": set(),
+    "compiling": set(),
 }
 # Rooms that processes without JAX import: the workers that make worlds, and the reference.
 WITHOUT_JAX = {"markdown", "fields", "rules", "intervals", "plugins", "config", "worldgen", "reference"}

@@ -16,6 +16,7 @@ from typing import Any
 import jax
 import numpy as np
 
+from echelon_jax import compiling
 from echelon_jax.config import EnvConfig
 from echelon_jax.env.environment import Echelon
 from echelon_jax.env.state import REASONS, STATISTICS, WINNERS, EnvParams, EnvState, Step
@@ -52,7 +53,10 @@ def compile_step(config: EnvConfig, width: int = WIDTH, widths: LoopWidths | Non
     """
     env = Echelon(config, widths)
     case = stack([make_case(config, 0)] * width)
-    step = jax.jit(lambda params, state, actions, noise: env.step_batch_with_noise(noise, state, actions, params))
+    step = jax.jit(
+        lambda params, state, actions, noise: env.step_batch_with_noise(noise, state, actions, params),
+        compiler_options=compiling.as_xla_does(),
+    )
     return step.lower(default_params(config), case.state, case.actions, case.noise).compile()
 
 

@@ -17,6 +17,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from echelon_jax import compiling
 from echelon_jax.config import EnvConfig
 from echelon_jax.env.environment import Echelon
 from echelon_jax.env.original.rewards import original_rewards
@@ -122,7 +123,10 @@ def stepper(config: EnvConfig, widths: LoopWidths | None = None) -> Stepper:
     env = Echelon(config, widths)
     # A step never reads the bank of worlds.
     params = EnvParams(rules=sim_rules(config), rewards=original_rewards(), bank=None)  # type: ignore[arg-type]
-    return jax.jit(lambda state, actions, noise: env.step_batch_with_noise(noise, state, actions, params))
+    return jax.jit(
+        lambda state, actions, noise: env.step_batch_with_noise(noise, state, actions, params),
+        compiler_options=compiling.as_xla_does(),
+    )
 
 
 def _padded(ts: Sequence[int], width: int) -> list[int]:
