@@ -27,9 +27,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     read the output has gone, which is what a shell says of any program then.
     """
     lenient_output()
-    with _colours_as_asked():
-        command = parsed(sys.argv[1:] if argv is None else list(argv))
     try:
+        with _colours_as_asked():
+            command = parsed(sys.argv[1:] if argv is None else list(argv))
         status = command.run()
         sys.stdout.flush()
     except UsageError as error:

@@ -115,6 +115,14 @@ def test_a_reader_that_goes_away_ends_a_command_quietly(tmp_path: Path) -> None:
         assert (ended.returncode, ended.stderr) == (141, b"")
 
 
+def test_a_reader_that_goes_away_ends_a_help_text_quietly() -> None:
+    read, write = os.pipe()
+    os.close(read)
+    ended = echelon("evaluate", "--help", stdout=write)
+    os.close(write)
+    assert (ended.returncode, ended.stderr) == (141, b"")
+
+
 def test_a_run_goes_on_when_nobody_reads_its_progress() -> None:
     class Gone(io.StringIO):
         def write(self, text: str) -> int:
