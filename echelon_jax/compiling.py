@@ -10,10 +10,10 @@ from typing import Any
 
 import jax
 
-# XLA's older code generator for fused loops. The compile time falls by two fifths, the environment is about a tenth slower and
-# the learner's update a little faster (docs/benchmarks.md).
+# XLA's older code generator for fused loops. It compiles in a quarter to two fifths less time, and the programs are about as fast
+# (docs/benchmarks.md).
 _RUNS_LONG: dict[str, Any] = {"xla_cpu_use_fusion_emitters": False}
-# The program is some five times slower, and the compile time falls by three quarters.
+# It compiles in a third of the time, and the program is some six times slower.
 _RUNS_ONCE: dict[str, Any] = {
     **_RUNS_LONG,
     "xla_backend_optimization_level": 0,
