@@ -27,14 +27,13 @@ def rollout_alone(update: Callable[[Any, Any], Any]) -> Callable[[Any, Any], Any
 
     It keeps only the results of the rollout, so XLA drops the gradient steps.
     """
-    return jax.jit(
-        lambda state, env_params: update(state, env_params)[0].runner_state, compiler_options=compiling.for_long_runs()
-    )
+    return jax.jit(lambda state, env_params: update(state, env_params)[0].runner_state)
 
 
 def time_rollout(update: Callable[[Any, Any], Any], state: Any, env_params: Any) -> float:
     """Return the seconds of a rollout alone, measured once. This compiles one more program."""
-    program = rollout_alone(update).lower(state, env_params).compile()  # type: ignore[attr-defined]
+    lowered = rollout_alone(update).lower(state, env_params)  # type: ignore[attr-defined]
+    program = lowered.compile(compiling.for_long_runs())
     jax.block_until_ready(program(state, env_params))
     began = time.perf_counter()
     jax.block_until_ready(program(state, env_params))
