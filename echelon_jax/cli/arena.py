@@ -45,13 +45,15 @@ class MatchCommand:
     """Print JSON instead of a table."""
     threads: int = 0
     """XLA's CPU threads; 0 leaves the choice to XLA."""
+    kernels: str | None = None
+    """What runs the simulation: `xla` (the default) or `native`, which needs a C++ compiler (docs/kernels.md)."""
 
     def run(self) -> int:
         """Play and print; returns the exit status."""
         _even(games=self.games, arenas=self.arenas)
         checked(check_seed, self.seed)
         flags = self.game.config(DEFAULT_SIZE)
-        set_up_jax(self.threads)
+        set_up_jax(self.threads, kernels=self.kernels)
         from echelon_jax.arena.games import contest, contestant, game_of, maps
         from echelon_jax.cli.arena_tables import contest_table, show
 
@@ -94,6 +96,8 @@ class PlayCommand:
     """Print JSON instead of tables."""
     threads: int = 0
     """XLA's CPU threads; 0 leaves the choice to XLA."""
+    kernels: str | None = None
+    """What runs the simulation: `xla` (the default) or `native`, which needs a C++ compiler (docs/kernels.md)."""
 
     def run(self) -> int:
         """Play, rate and print; returns the exit status."""
@@ -105,7 +109,7 @@ class PlayCommand:
                 raise UsageError(f"{name} must be a whole number from 1, got {getattr(self, name)}")
         if self.schedule not in ("round-robin", "matchmaking"):
             raise UsageError(f"schedule must be round-robin or matchmaking, got {self.schedule!r}")
-        set_up_jax(self.threads)
+        set_up_jax(self.threads, kernels=self.kernels)
         with _told():
             league = _open(self.league)
             for number in range(self.rounds):

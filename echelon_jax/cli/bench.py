@@ -18,8 +18,9 @@ from typing import TYPE_CHECKING, Any
 
 from echelon_jax.cli.common import set_up_jax
 from echelon_jax.cli.compile_for import compile_for
-from echelon_jax.cli.errors import UsageError
+from echelon_jax.cli.errors import UsageError, checked
 from echelon_jax.env.interfaces import action_layout
+from echelon_jax.native.choice import chosen_kernels
 from echelon_jax.system import peak_megabytes
 
 if TYPE_CHECKING:
@@ -46,6 +47,8 @@ class BenchCommand:
     """Print JSON instead of a table."""
     threads: int = 1
     """XLA's CPU threads; 0 leaves the choice to XLA."""
+    kernels: str | None = None
+    """What runs the simulation: `xla` (the default) or `native`, which needs a compiler (docs/kernels.md)."""
     compile_for: str | None = None
     """Measure nothing; compile for this GPU (`h100`), which need not be here, and count what it would run (docs/gpu.md)."""
     program: str = "env"
@@ -74,14 +77,15 @@ class BenchCommand:
             raise UsageError(f"arenas must be a whole number from 1, got {self.arenas}")
         if self.compile_for is not None:
             game = (self.rules, self.size, self.packs, self.arenas)
-            set_up_jax(self.threads)
-            return compile_for(self.compile_for, self.program, *game, self.graphs, self.trip_steps, self.json)
+            set_up_jax(self.threads, kernels="xla")  # what is compiled for is not what runs here
+            kernels = checked(chosen_kernels, self.kernels)
+            return compile_for(self.compile_for, self.program, *game, self.graphs, self.trip_steps, self.json, kernels)
         if self.train_arenas < 4 or self.train_arenas % 4:
             raise UsageError(f"train-arenas must be a multiple of 4 minibatches, got {self.train_arenas}")
         if not self.seconds > 0:
             raise UsageError(f"seconds must be above 0, got {self.seconds}")
         os.environ["JAX_ENABLE_COMPILATION_CACHE"] = "false"  # compile time is part of what is measured
-        set_up_jax(self.threads)
+        set_up_jax(self.threads, kernels=self.kernels)
         import jax
 
         jax.config.update("jax_enable_compilation_cache", False)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import os
 from typing import Any
 
 import tyro
@@ -12,6 +13,7 @@ from echelon_jax.cli.errors import UsageError, checked
 from echelon_jax.cli.fields import given, override_flags
 from echelon_jax.config import INTERFACE_FIELDS, RULE_SETS, RULES, EnvConfig
 from echelon_jax.gpu.flags import set_gpu_flags
+from echelon_jax.native.choice import ENVIRONMENT_VARIABLE, chosen_kernels
 
 OLD_RULE_SETS = {"mended": "revised"}  # names that earlier versions had
 EnvFlags: Any = override_flags(EnvConfig, "EnvFlags", ("num_packs", "observation_mode", *INTERFACE_FIELDS))
@@ -59,13 +61,23 @@ class GameFlags:
         return checked(EnvConfig, **fields)
 
 
-def set_up_jax(threads: int = 0, cpu_devices: int = 1) -> None:
+def set_up_jax(threads: int = 0, cpu_devices: int = 1, kernels: str | None = None) -> None:
     """Set XLA's flags for a GPU, then JAX for this machine (`jax_setup.set_up_jax`); must run before the first computation.
 
-    The flags are those of `echelon_jax.gpu.flags`, set only where JAX may find a GPU; XLA_FLAGS overrides each of them.
+    The flags are those of `echelon_jax.gpu.flags`, set only where JAX may find a GPU; XLA_FLAGS overrides each of them. Native
+    kernels are built here, so that nothing is compiled where they cannot be.
+
+    Args:
+        kernels: what runs the simulation in this process; without it the environment variable ECHELON_KERNELS, else `xla`.
 
     Raises:
-        UsageError: threads is below 0.
+        UsageError: threads is below 0, there are no such kernels, or this machine cannot build them.
     """
+    name = checked(chosen_kernels, kernels)
     set_gpu_flags()
     checked(jax_setup.set_up_jax, threads, cpu_devices)
+    os.environ[ENVIRONMENT_VARIABLE] = name
+    if name == "native":
+        from echelon_jax.native.call import load_for_this_machine
+
+        checked(load_for_this_machine)

@@ -22,6 +22,7 @@ def compile_for(
     graphs: bool,
     trip_steps: int,
     as_json: bool,
+    kernels: str = "xla",
 ) -> int:
     """Compile one program for a GPU and print what it would run; returns the exit status.
 
@@ -34,6 +35,7 @@ def compile_for(
         trip_steps: decision steps that are played on the CPU to count iterations of loops whose trip count is data; with 0 those
             of data/trips.json count.
         as_json: print JSON instead of tables.
+        kernels: what runs the simulation, `xla` or `native`.
 
     Raises:
         UsageError: a flag out of range, the compiler is missing, or the program does not compile.
@@ -55,7 +57,7 @@ def compile_for(
     lacks = missing()
     if lacks is not None:
         raise UsageError(lacks)
-    request = Request.of(config, target=target, program=program, arenas=arenas, graphs=graphs)
+    request = Request.of(config, target=target, program=program, arenas=arenas, graphs=graphs, kernels=kernels)
     trips, trips_from = counted_trips(config, program, arenas, trip_steps)
     try:
         report = checked(compile_and_describe, request, trips, trips_from)

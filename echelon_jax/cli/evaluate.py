@@ -51,6 +51,8 @@ class EvaluateCommand:
     """The same, to keep as a replay with its page, OUT/game<number>.echelon and .html."""
     threads: int = 0
     """XLA's CPU threads; 0 leaves the choice to XLA."""
+    kernels: str | None = None
+    """What runs the simulation: `xla` (the default) or `native`, which needs a C++ compiler (docs/kernels.md)."""
 
     def run(self) -> int:
         """Play and print; returns the exit status.
@@ -59,7 +61,7 @@ class EvaluateCommand:
             UsageError: a flag out of range, or a checkpoint that cannot be used.
         """
         self._check()
-        set_up_jax(self.threads)
+        set_up_jax(self.threads, kernels=self.kernels)
         from echelon_jax.evaluation.matches import evaluate
         from echelon_jax.evaluation.recording import Recorder
         from echelon_jax.runs.checkpoint import CheckpointError

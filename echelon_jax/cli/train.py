@@ -20,6 +20,7 @@ from echelon_jax.cli.errors import UsageError, checked
 from echelon_jax.cli.fields import given, override_flags
 from echelon_jax.config import EnvConfig
 from echelon_jax.fields import check_seed
+from echelon_jax.native.choice import chosen_kernels
 from echelon_jax.training.config import LEAGUE, PRESETS, TrainConfig
 from echelon_jax.training.devices import arenas_unit
 
@@ -236,6 +237,7 @@ class TrainCommand:
         if self._fits_memory:
             del changes["arenas"]
         if saved is None:
+            changes.setdefault("kernels", checked(chosen_kernels))
             preset = self.preset or DEFAULT_PRESET
             from echelon_jax.training.reward_weights import preset_for
 
@@ -287,12 +289,13 @@ class TrainCommand:
         from echelon_jax.runs.devices import processor_cores, settled, virtual_devices
 
         if self.seeds > 1:  # the learners take turns on one device
-            set_up_jax(self.threads)
+            set_up_jax(self.threads, kernels=config.kernels)
             return config, ""
         fit = self._fits_memory and self._kept_arenas() is None
         try:
             # Arenas that fit are a multiple of any number of devices.
-            set_up_jax(self.threads, config.devices or processor_cores() if fit else virtual_devices(config, run_dir))
+            devices = config.devices or processor_cores() if fit else virtual_devices(config, run_dir)
+            set_up_jax(self.threads, devices, config.kernels)
 
             import jax
 

@@ -37,6 +37,8 @@ from echelon_jax.env.state import (
 )
 from echelon_jax.env.statistics import step_statistics
 from echelon_jax.sim.ewar import shutdown
+from echelon_jax.native.call import simulate_natively
+from echelon_jax.native.choice import chosen_kernels
 from echelon_jax.sim.noise import Noise, sample_noise
 from echelon_jax.sim.rules import SimRules, check_rules, sim_rules
 from echelon_jax.sim.step import simulate
@@ -62,6 +64,8 @@ class Echelon:
     Attributes:
         config: sizes, clock and switches.
         widths: of the loops of a step, which change its speed and not its result; without them those of the backend.
+        kernels: what runs the simulation, `xla` or `native` (docs/kernels.md); without it what the environment variable
+            ECHELON_KERNELS says, else `xla`.
 
     Example:
         >>> env = Echelon(EnvConfig.original(size_x=40, size_y=40))
@@ -72,6 +76,10 @@ class Echelon:
 
     config: EnvConfig
     widths: LoopWidths | None = None
+    kernels: str | None = None
+
+    def __post_init__(self) -> None:
+        chosen_kernels(self.kernels)
 
     # Layouts and bounds.
 
@@ -244,7 +252,10 @@ class Echelon:
             mechs=decision.mechs.replace(alive=was_alive & ~over[:, None]),
             projectiles=state.sim.projectiles.replace(alive=state.sim.projectiles.alive & ~over[:, None]),
         )
-        after = simulate(config, rules, before, decision.commands, noise, self.widths)
+        if chosen_kernels(self.kernels) == "native":
+            after = simulate_natively(config, rules, before, decision.commands, noise)
+        else:
+            after = simulate(config, rules, before, decision.commands, noise, self.widths)
         small = select_arenas(over, state.sim.replace(grid=None), after.replace(grid=None))
         sim = small.replace(grid=after.grid)
         mechs = sim.mechs

@@ -74,7 +74,7 @@ class Validator:
         for number, (name, opponent) in enumerate(self.opponents.items()):
             record = Recorder(game=0) if self.on_game is not None and number == 0 else None
             games = play(
-                Echelon(self.env_config),
+                Echelon(self.env_config, kernels=c.kernels),
                 self._worlds,
                 (self.player, PolicyNumbers(params, moments)),
                 opponent,

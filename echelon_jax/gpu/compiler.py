@@ -13,6 +13,7 @@ from typing import Any
 
 from echelon_jax.config import EnvConfig
 from echelon_jax.gpu import flags, target
+from echelon_jax.native import choice
 from echelon_jax.sim.widths import ENVIRONMENT_VARIABLE
 
 # Without a device XLA cannot try kernels out, so it must take its first guess.
@@ -39,6 +40,7 @@ class Request:
         arenas: side by side.
         train: fields of the training preset `gpu` to override.
         graphs: whether loops and conditionals are put into CUDA graphs.
+        kernels: what runs the simulation, `xla` or `native` (docs/kernels.md).
     """
 
     target: str
@@ -47,6 +49,7 @@ class Request:
     arenas: int
     train: dict[str, Any] = dataclasses.field(default_factory=dict)
     graphs: bool = False
+    kernels: str = "xla"
 
     @classmethod
     def of(cls, config: EnvConfig, **fields: Any) -> Request:
@@ -73,7 +76,7 @@ def xla_flags(graphs: bool, dump: Path, users: str) -> str:
     return f"{flags.merged(users, wanted)} --xla_dump_to={dump} --xla_dump_hlo_as_text"
 
 
-def environment(graphs: bool, dump: Path) -> dict[str, str]:
+def environment(graphs: bool, dump: Path, kernels: str = "xla") -> dict[str, str]:
     """Return the environment of the compiling process."""
     path = [str(ROOT), target.wheel_directory() or "", os.environ.get("PYTHONPATH", "")]
     return os.environ | {
@@ -81,6 +84,7 @@ def environment(graphs: bool, dump: Path) -> dict[str, str]:
         "JAX_ENABLE_COMPILATION_CACHE": "false",  # a program out of the cache would dump nothing
         "TF_CPP_MIN_LOG_LEVEL": "3",
         "PYTHONPATH": os.pathsep.join(folder for folder in path if folder),
+        choice.ENVIRONMENT_VARIABLE: kernels,
         ENVIRONMENT_VARIABLE: os.environ.get(ENVIRONMENT_VARIABLE, "gpu"),  # loop widths, whatever runs the tracing
         "XLA_FLAGS": xla_flags(graphs, dump, os.environ.get("XLA_FLAGS", "")),
     }
@@ -102,7 +106,7 @@ def compile_program(request: Request, directory: Path) -> Compiled:
     dump.mkdir(parents=True, exist_ok=True)
     (directory / "request.json").write_text(json.dumps(dataclasses.asdict(request)))
     command = [sys.executable, "-m", "echelon_jax.gpu.worker", str(directory)]
-    done = subprocess.run(command, env=environment(request.graphs, dump), capture_output=True, text=True, check=False)
+    done = subprocess.run(command, env=environment(request.graphs, dump, request.kernels), capture_output=True, text=True, check=False)
     answer = directory / "facts.json"
     if not answer.is_file():
         raise CompileFailed(f"the compiling process ended with status {done.returncode}: {_last_line(done.stderr)}")

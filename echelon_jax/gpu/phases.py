@@ -14,6 +14,7 @@ PHASES: tuple[tuple[str, tuple[str, ...]], ...] = (
     ("projectiles", ("update_projectiles",)),
     ("fire", ("fire",)),
     ("move", ("move",)),
+    ("simulation", ("simulate_natively",)),
     ("observation", ("observe",)),
     ("reset", ("write_rows", "Echelon.draw_worlds", "Echelon.fresh_state")),
     ("opponent", ("Scripted", "RandomAgent")),

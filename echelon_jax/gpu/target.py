@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import importlib.metadata
 import os
+import re
 import sys
 from pathlib import Path
 
@@ -33,6 +34,17 @@ def target_text(name: str) -> str:
         raise ValueError(f"compile-for must be one of {', '.join(targets())}, got {name!r}")
     lines = (DATA / f"{name}.txtpb").read_text().splitlines()
     return "\n".join(line for line in lines if not line.startswith("#"))
+
+
+def architecture(name: str) -> str:
+    """Return NVIDIA's name of a GPU's instruction set, such as `sm_90`.
+
+    Raises:
+        ValueError: for a name that is not in `targets`.
+    """
+    found = re.search(r"cuda_compute_capability \{ major: (\d+)(?: minor: (\d+))?", target_text(name))
+    assert found is not None, name
+    return f"sm_{found[1]}{found[2] or 0}"
 
 
 def wheel_directory() -> str | None:

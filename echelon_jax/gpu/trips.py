@@ -83,7 +83,7 @@ def measure_trips(config: EnvConfig, arenas: int, steps: int, every: int, script
         steps, every: length of the game, and how often to count.
         scripted: whether the second team is the scripted opponent, as in training; otherwise all actions are uniform draws.
     """
-    env = Echelon(config)
+    env = Echelon(config, kernels="xla")
     resetting = AutoReset(env)
     params = env.params(env.make_bank(generate_worlds(config, bank_seeds(0, 0, 0, WORLDS))))
     opponent, always = Scripted(config), AgentParams(fire_probability=jnp.float32(1.0))

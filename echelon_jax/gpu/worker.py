@@ -19,7 +19,8 @@ from jax.sharding import SingleDeviceSharding
 
 from echelon_jax.config import EnvConfig
 from echelon_jax.gpu.programs import make_program
-from echelon_jax.gpu.target import target_text
+from echelon_jax.gpu.target import architecture, target_text
+from echelon_jax.native.call import load
 
 MEMORY = ("argument", "output", "alias", "temp", "generated_code")
 
@@ -33,6 +34,8 @@ def compile_here(request: dict[str, Any]) -> dict[str, Any]:
     """
     # All frames, so that a kernel deep inside a loop still names the phase that called it.
     jax.config.update("jax_traceback_in_locations_limit", -1)
+    if request["kernels"] == "native":
+        load("cuda", architecture(request["target"]))
     program = make_program(request["program"], EnvConfig(**request["env"]), request["arenas"], request["train"])
     topology = topologies.get_topology_desc(
         platform="cuda", target_config=target_text(request["target"]), topology="1x1x1"

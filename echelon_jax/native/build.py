@@ -12,6 +12,7 @@ from pathlib import Path
 
 import jax
 
+from echelon_jax.jax_setup import cache_folder
 from echelon_jax.native.header import header
 
 SOURCES = Path(__file__).parent / "sources"
@@ -22,17 +23,23 @@ _CPU = ("-x", "c++", "-O3", "-std=c++17", "-fPIC", "-shared", "-pthread", "-ffp-
 _CUDA = ("-O3", "-std=c++17", "--extended-lambda", "-Xcompiler", "-fPIC", "-shared", "--cudart", "static", "--fmad=false")
 
 
-class CannotBuild(RuntimeError):
+class CannotBuild(ValueError):
     """The native code cannot be built on this machine; the message says what is missing."""
 
 
 def cache_directory() -> Path:
-    """Where built libraries are kept: ECHELON_NATIVE_CACHE, else a folder of the user's cache."""
+    """Where built libraries are kept: ECHELON_NATIVE_CACHE, else a folder of the user's cache.
+
+    Raises:
+        CannotBuild: if the user has no such folder.
+    """
     chosen = os.environ.get(CACHE_VARIABLE)
     if chosen:
         return Path(chosen)
-    base = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
-    return Path(base) / "echelon_jax" / "native"
+    base = cache_folder()
+    if base is None:
+        raise CannotBuild(f"{CACHE_VARIABLE} must name a directory where the user has no cache, for kernels native")
+    return base / "echelon-jax" / "native"
 
 
 def compiler(kind: str) -> str:
@@ -74,7 +81,10 @@ def build(kind: str, architecture: str = "sm_90") -> Path:
     if library.exists():
         return library
     tool = compiler(kind)
-    directory.mkdir(parents=True, exist_ok=True)
+    try:
+        directory.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise CannotBuild(f"{CACHE_VARIABLE} must name a directory that can be written, got {directory}") from error
     with tempfile.TemporaryDirectory(dir=directory) as scratch:
         Path(scratch, "generated.h").write_text(text, encoding="utf-8")
         made = Path(scratch, "made.so")

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import ctypes
-from functools import cache
+from functools import cache, partial
+from typing import Any
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 
 from echelon_jax.config import EnvConfig
@@ -16,17 +18,32 @@ from echelon_jax.sim.rules import SimRules
 from echelon_jax.sim.state import Commands, SimState
 
 _TARGET = "echelon_simulate"
+_PLATFORMS = {"cpu": "cpu", "cuda": "CUDA"}  # a kind of library, and JAX's name of what runs it
 
 
 @cache
-def load(kind: str, architecture: str = "sm_90") -> None:
-    """Build the library of `cpu` or `cuda` and tell JAX of it.
+def load(kind: str, architecture: str | None = None) -> None:
+    """Build the library of `cpu` or `cuda`, unless the cache has it, and tell JAX of it.
+
+    Args:
+        architecture: of the card for `cuda`, such as `sm_90`; that of the first device without it.
 
     Raises:
         CannotBuild: if it cannot be built here.
     """
-    library = ctypes.cdll.LoadLibrary(str(build(kind, architecture)))
-    jax.ffi.register_ffi_target(_TARGET, jax.ffi.pycapsule(library.EchelonSimulate), platform={"cuda": "CUDA"}.get(kind, kind))
+    if kind == "cuda" and architecture is None:
+        architecture = f"sm_{jax.devices()[0].compute_capability.replace('.', '')}"
+    library = ctypes.cdll.LoadLibrary(str(build(kind, architecture or "")))
+    jax.ffi.register_ffi_target(_TARGET, jax.ffi.pycapsule(library.EchelonSimulate), platform=_PLATFORMS[kind])
+
+
+def load_for_this_machine() -> None:
+    """Load the library for the devices that JAX computes on.
+
+    Raises:
+        CannotBuild: if there is none for such devices, or if it cannot be built here.
+    """
+    load("cpu" if jax.default_backend() == "cpu" else "cuda")
 
 
 def simulate_natively(
@@ -34,8 +51,38 @@ def simulate_natively(
 ) -> SimState:
     """One decision step of every arena as one call: what `sim.step.simulate` does, for any number of arenas.
 
-    Integers are equal to those of the JAX code; floats may differ in the last bits (sine and cosine are the C library's).
+    Integers are those of the JAX code; floats may differ in the last bits, as sine and cosine do. Under `vmap` the batches are
+    played side by side, or one after the other where the rules differ between them.
+
+    Raises:
+        CannotBuild: if the library cannot be built on this machine.
     """
+    load_for_this_machine()
+    return _for_any_batch(config)(rules, state, commands, noise)
+
+
+@cache
+def _for_any_batch(config: EnvConfig) -> Any:
+    call = jax.custom_batching.custom_vmap(partial(_call, config))
+
+    @call.def_vmap
+    def side_by_side(size: int, batched: Any, rules: Any, *rest: Any) -> tuple[SimState, Any]:
+        rules_differ, *given = batched
+        rest = jax.tree.map(lambda leaf, has: leaf if has else jnp.broadcast_to(leaf, (size, *leaf.shape)), rest, tuple(given))
+        if any(jax.tree.leaves(rules_differ)):
+            rules = jax.tree.map(
+                lambda leaf, has: leaf if has else jnp.broadcast_to(leaf, (size, *leaf.shape)), rules, rules_differ
+            )
+            result = jax.lax.map(lambda one: call(*one), (rules, *rest))
+        else:
+            flat = jax.tree.map(lambda leaf: leaf.reshape(-1, *leaf.shape[2:]), rest)
+            result = jax.tree.map(lambda leaf: leaf.reshape(size, -1, *leaf.shape[1:]), call(rules, *flat))
+        return result, jax.tree.map(lambda _: True, result)
+
+    return call
+
+
+def _call(config: EnvConfig, rules: SimRules, state: SimState, commands: Commands, noise: Noise) -> SimState:
     written, read = arguments(config, rules, state, commands, noise)
     call = jax.ffi.ffi_call(
         _TARGET,

@@ -61,7 +61,7 @@ def compiled_step(config: EnvConfig) -> Any:
     Observations (see `compiled_observation`) and the episode's statistics are left out, so that XLA leaves out what
     only they need; the statistics stay as they were.
     """
-    env = Echelon(config)
+    env = Echelon(config, kernels="xla")
 
     def step(params: EnvParams, keys: Any, state: EnvState, actions: Any) -> tuple[EnvState, Stepped]:
         after, result = env.step_batch(keys, state, actions, params)
@@ -90,7 +90,7 @@ def world_params(config: EnvConfig, world: WorldArrays) -> EnvParams:
     A bank holds the observations at a reset. If no action depends on them (modern actions in full mode), they are left out,
     because `compiled_observation` makes them anyway. That saves a long compilation.
     """
-    env = Echelon(config)
+    env = Echelon(config, kernels="xla")
     if config.actions != "modern" or config.observation_mode != "full":
         return env.params(env.make_bank(world))
     fields = {name: jnp.asarray(field) for name, field in world._asdict().items()}
@@ -102,7 +102,7 @@ def world_params(config: EnvConfig, world: WorldArrays) -> EnvParams:
 
 @lru_cache(maxsize=8)
 def _compiled_start(config: EnvConfig) -> Any:
-    env = Echelon(config)
+    env = Echelon(config, kernels="xla")
     return jax.jit(
         lambda params, keys: env.reset_batch(keys, params, jnp.zeros(1, jnp.int32))[0],
         compiler_options=compiling.for_short_runs(),

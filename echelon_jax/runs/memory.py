@@ -208,7 +208,7 @@ def needs(config: TrainConfig, env_config: EnvConfig) -> Needs:
     """
     devices = config.devices or 1
     config = dataclasses.replace(config, arenas=config.arenas // devices, devices=1)
-    trainer = make_train(AutoReset(Echelon(env_config)), config)
+    trainer = make_train(AutoReset(Echelon(env_config, kernels=config.kernels)), config)
     bank = abstract_bank(env_config, config.bank_size)
     with jax.ensure_compile_time_eval():
         env_params = EnvParams(rules=sim_rules(env_config), rewards=reward_weights(config, env_config), bank=bank)

@@ -146,7 +146,7 @@ class Runner:
                 raise
 
     def _train(self, more: Sequence[Sink]) -> TrainState:
-        config, env = self.config, Echelon(self.env_config)
+        config, env = self.config, Echelon(self.env_config, kernels=self.config.kernels)
         trainer = make_train(AutoReset(env), config)
         self.heads, self.members = trainer.network.head_names, trainer.members
         self.guard_log = GuardLog(self.run_dir, trainer.guard_names, self.progress.note)

@@ -10,6 +10,7 @@ from echelon_jax.fields import MAX_SEED, check, documented, field, make_plain
 from echelon_jax.policies.distributions import LOG_STD_RANGE
 from echelon_jax.policies.precision import PRECISIONS
 from echelon_jax.policies.registry import check_network_name
+from echelon_jax.native.choice import KERNELS
 from echelon_jax.sim.widths import loop_widths
 from echelon_jax.training.curriculum import parse
 from echelon_jax.training.guard import GuardConfig
@@ -113,6 +114,11 @@ class TrainConfig:
         "Precision of the learner's matrix products: `float32`, or faster and coarser on GPUs that have it. Evaluation and"
         " export always compute in float32.",
         choices=PRECISIONS,
+    )
+    kernels: str = field(
+        "xla",
+        "What runs the simulation: `xla`, or `native`, which is faster and needs a C++ compiler (docs/kernels.md).",
+        choices=KERNELS,
     )
     hidden: int = field(128, "Width of the network's encoder.", low=1)
     lstm: int = field(128, "Width of the network's LSTM.", low=1)
