@@ -294,8 +294,8 @@ class TrainCommand:
         fit = self._fits_memory and self._kept_arenas() is None
         try:
             # Arenas that fit are a multiple of any number of devices.
-            devices = config.devices or processor_cores() if fit else virtual_devices(config, run_dir)
-            set_up_jax(self.threads, devices, config.kernels)
+            cores = config.devices or processor_cores() if fit else virtual_devices(config, run_dir)
+            set_up_jax(self.threads, cores, config.kernels)
 
             import jax
 

@@ -36,9 +36,9 @@ from echelon_jax.env.state import (
     Step,
 )
 from echelon_jax.env.statistics import step_statistics
-from echelon_jax.sim.ewar import shutdown
 from echelon_jax.native.call import simulate_natively
 from echelon_jax.native.choice import chosen_kernels
+from echelon_jax.sim.ewar import shutdown
 from echelon_jax.sim.noise import Noise, sample_noise
 from echelon_jax.sim.rules import SimRules, check_rules, sim_rules
 from echelon_jax.sim.step import simulate

@@ -106,7 +106,9 @@ def compile_program(request: Request, directory: Path) -> Compiled:
     dump.mkdir(parents=True, exist_ok=True)
     (directory / "request.json").write_text(json.dumps(dataclasses.asdict(request)))
     command = [sys.executable, "-m", "echelon_jax.gpu.worker", str(directory)]
-    done = subprocess.run(command, env=environment(request.graphs, dump, request.kernels), capture_output=True, text=True, check=False)
+    done = subprocess.run(
+        command, env=environment(request.graphs, dump, request.kernels), capture_output=True, text=True, check=False
+    )
     answer = directory / "facts.json"
     if not answer.is_file():
         raise CompileFailed(f"the compiling process ended with status {done.returncode}: {_last_line(done.stderr)}")

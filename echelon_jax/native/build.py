@@ -20,7 +20,17 @@ CACHE_VARIABLE = "ECHELON_NATIVE_CACHE"
 
 # -ffp-contract=off: a multiply and an add are two roundings, as in the JAX code, so that both play the same game.
 _CPU = ("-x", "c++", "-O3", "-std=c++17", "-fPIC", "-shared", "-pthread", "-ffp-contract=off", "-fno-math-errno")
-_CUDA = ("-O3", "-std=c++17", "--extended-lambda", "-Xcompiler", "-fPIC", "-shared", "--cudart", "static", "--fmad=false")
+_CUDA = (
+    "-O3",
+    "-std=c++17",
+    "--extended-lambda",
+    "-Xcompiler",
+    "-fPIC",
+    "-shared",
+    "--cudart",
+    "static",
+    "--fmad=false",
+)
 
 
 class CannotBuild(ValueError):
@@ -89,9 +99,20 @@ def build(kind: str, architecture: str = "sm_90") -> Path:
         Path(scratch, "generated.h").write_text(text, encoding="utf-8")
         made = Path(scratch, "made.so")
         source = SOURCES / ("cpu.cc" if kind == "cpu" else "cuda.cu")
-        command = [tool, *flags, f"-I{scratch}", f"-I{SOURCES}", f"-I{jax.ffi.include_dir()}", str(source), "-o", str(made)]
+        command = [
+            tool,
+            *flags,
+            f"-I{scratch}",
+            f"-I{SOURCES}",
+            f"-I{jax.ffi.include_dir()}",
+            str(source),
+            "-o",
+            str(made),
+        ]
         done = subprocess.run(command, capture_output=True, text=True, check=False)
         if done.returncode:
-            raise CannotBuild(f"kernels must be xla where {Path(tool).name} cannot build them: {done.stderr.strip()[-2000:]}")
+            raise CannotBuild(
+                f"kernels must be xla where {Path(tool).name} cannot build them: {done.stderr.strip()[-2000:]}"
+            )
         os.replace(made, library)  # another process may have made the same file meanwhile
     return library

@@ -68,7 +68,9 @@ def _for_any_batch(config: EnvConfig) -> Any:
     @call.def_vmap
     def side_by_side(size: int, batched: Any, rules: Any, *rest: Any) -> tuple[SimState, Any]:
         rules_differ, *given = batched
-        rest = jax.tree.map(lambda leaf, has: leaf if has else jnp.broadcast_to(leaf, (size, *leaf.shape)), rest, tuple(given))
+        rest = jax.tree.map(
+            lambda leaf, has: leaf if has else jnp.broadcast_to(leaf, (size, *leaf.shape)), rest, tuple(given)
+        )
         if any(jax.tree.leaves(rules_differ)):
             rules = jax.tree.map(
                 lambda leaf, has: leaf if has else jnp.broadcast_to(leaf, (size, *leaf.shape)), rules, rules_differ

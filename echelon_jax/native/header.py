@@ -40,7 +40,10 @@ def header() -> str:
     lines += [f"constexpr int {timer.name}_TIMER = {number};" for timer, number in TIMERS.items()]
     lines.append(f"constexpr int HITSCAN_WEAPONS = {len(weapons.HITSCAN)};")
     lines.append(f"constexpr int MAX_MECHS = {MAX_MECHS};")
-    for name, cone in (("KINETIC_FOCUS_COSINE", constants.KINETIC_FOCUS_CONE), ("KINETIC_COSINE", constants.KINETIC_CONE)):
+    for name, cone in (
+        ("KINETIC_FOCUS_COSINE", constants.KINETIC_FOCUS_CONE),
+        ("KINETIC_COSINE", constants.KINETIC_CONE),
+    ):
         lines.append(f"constexpr double {name} = {math.cos(cone)!r};")
     lines.append("}")
     return "\n".join(lines) + "\n"

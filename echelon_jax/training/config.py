@@ -7,10 +7,10 @@ from typing import Any
 
 from echelon_jax.agents.registry import FORMS, TRAINING_OPPONENTS, is_agent_name
 from echelon_jax.fields import MAX_SEED, check, documented, field, make_plain
+from echelon_jax.native.choice import KERNELS
 from echelon_jax.policies.distributions import LOG_STD_RANGE
 from echelon_jax.policies.precision import PRECISIONS
 from echelon_jax.policies.registry import check_network_name
-from echelon_jax.native.choice import KERNELS
 from echelon_jax.sim.widths import loop_widths
 from echelon_jax.training.curriculum import parse
 from echelon_jax.training.guard import GuardConfig

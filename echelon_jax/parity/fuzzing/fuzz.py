@@ -46,12 +46,14 @@ def default_params(config: EnvConfig) -> EnvParams:
     return EnvParams(rules=sim_rules(config), rewards=Echelon(config).default_rewards(), bank=None)  # type: ignore[arg-type]
 
 
-def compile_step(config: EnvConfig, width: int = WIDTH, widths: LoopWidths | None = None) -> jax.stages.Compiled:
+def compile_step(
+    config: EnvConfig, width: int = WIDTH, widths: LoopWidths | None = None, kernels: str | None = None
+) -> jax.stages.Compiled:
     """The compiled step (params, state, actions, noise) -> (state, step) for a batch of `width` arenas.
 
-    `widths` are those of the step's loops; the backend's without them.
+    `widths` are those of the step's loops, the backend's without them; `kernels` are what runs the simulation.
     """
-    env = Echelon(config, widths)
+    env = Echelon(config, widths, kernels)
     case = stack([make_case(config, 0)] * width)
     step = jax.jit(
         lambda params, state, actions, noise: env.step_batch_with_noise(noise, state, actions, params),
