@@ -80,9 +80,10 @@ def steps(rehearse: bool, out: Path, golden: Path) -> list[Step]:
     sizes = ["--arenas", "8", "--size", "28"] if rehearse else []
     tiny = ["--entries", "65536", "--matrix", "64"] if rehearse else []
 
-    def bench(arenas: int, flags: str = "") -> Step:
+    def bench(arenas: int, flags: str = "", kernels: str = "xla") -> Step:
         command = [*echelon, "bench", "--which", "env", "--arenas", str(arenas), "--seconds", seconds, "--json"]
-        name = f"bench_{arenas}" + ("_graphs" if flags else "")
+        command += ["--kernels", kernels]
+        name = f"bench_{arenas}" + ("_graphs" if flags else "") + ("_native" if kernels == "native" else "")
         return Step(name, [*command, "--threads", "0"], 75.0, 25.0, flags, last_json)
 
     preset = ["--preset", "smoke"] if rehearse else ["--preset", "gpu", "--updates-per-call", "1"]
@@ -97,14 +98,18 @@ def steps(rehearse: bool, out: Path, golden: Path) -> list[Step]:
         Step("policy", [*probe, "policy", *sizes], 60.0, read=last_json),
         bench(small),
         bench(small, GRAPHS),
+        bench(small, kernels="native"),
         Step("constants", [*probe, "constants", *tiny], 40.0, read=last_json),
         Step("constants_no_graphs", [*probe, "constants", *tiny], 40.0, flags=NO_GRAPHS, read=last_json),
         Step("constants_graphs", [*probe, "constants", *tiny], 40.0, flags=GRAPHS, read=last_json),
         Step("trace", trace, 80.0, 30.0, read=last_json),
         bench(middle),
+        bench(middle, kernels="native"),
         Step("train", train, 180.0, 60.0, read=curve_of(run), leave=90.0, stopped_is_fine=True),
         Step("export", [*echelon, "export", str(run)], 45.0, read=str.splitlines),
         Step("parity", parity, 75.0, 25.0, read=last_json),
+        bench(large, kernels="native"),
+        Step("parity_native", [*parity, "--kernels", "native"], 75.0, 25.0, read=last_json),
         bench(middle, GRAPHS),
         bench(large),
         bench(large, GRAPHS),

@@ -41,6 +41,8 @@ class ParityCommand:
     """Number of arenas in one batch."""
     threads: int = 1
     """XLA's CPU threads; 0 leaves the choice to XLA."""
+    kernels: str | None = None
+    """What runs the simulation: `xla` (the default) or `native`, which needs a compiler (docs/kernels.md)."""
 
     def run(self) -> int:
         """Compare and print; returns 0 when all agrees or is explained, 1 when not.
@@ -51,7 +53,7 @@ class ParityCommand:
         chosen = self.select()
         if self.fuzz:
             checked(pair_of_turn)
-        set_up_jax(self.threads)
+        set_up_jax(self.threads, kernels=self.kernels)
         from echelon_jax.parity.comparison import compare_all
 
         errors = PlainConsole(stderr=True)

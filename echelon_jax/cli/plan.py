@@ -101,6 +101,7 @@ def print_plan(
     again = ", activations computed again" if c.remat else ""
     minibatches = f"{c.minibatches} minibatches of {c.arenas // c.minibatches} arenas{parts}{again}"
     table.add_row("update", f"{c.epochs} epochs x {minibatches}")
+    table.add_row("kernels", c.kernels)
     table.add_section()
     table.add_row("updates", f"{c.updates:,} in {calls:,} calls of {c.updates_per_call}")
     table.add_row("environment steps", f"{steps:,}")

@@ -34,15 +34,18 @@ class Budgeted:
     program: str
     rules: str
     arenas: int
+    kernels: str = "xla"
 
     def request(self) -> Request:
         """Return what to compile."""
         config: EnvConfig = getattr(EnvConfig, self.rules)(size_x=SIZE, size_y=SIZE)
-        return Request.of(config, target=TARGET, program=self.program, arenas=self.arenas)
+        return Request.of(config, target=TARGET, program=self.program, arenas=self.arenas, kernels=self.kernels)
 
 
 PROGRAMS = (
     Budgeted("environment, original rules, 256 arenas", "env", "original", 256),
+    Budgeted("environment, revised rules, native kernels, 256 arenas", "env", "revised", 256, "native"),
+    Budgeted("fused training call, native kernels, 64 arenas", "train", "revised", 64, "native"),
     Budgeted("modern policy, 256 arenas", "policy", "revised", 256),
     Budgeted("learner's update, modern policy, 256 arenas", "update", "revised", 256),
 )
