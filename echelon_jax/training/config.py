@@ -283,15 +283,11 @@ class TrainConfig:
 
     @classmethod
     def gpu(cls, **overrides: Any) -> TrainConfig:
-        """Thousands of arenas on one accelerator."""
-        wide: dict[str, Any] = {
-            "arenas": 2048,
-            "devices": 0,
-            "rollout_steps": 64,
-            "updates": 1000,
-            "updates_per_call": 5,
-        }
-        games: dict[str, Any] = {"validation_every": 50, "validation_games": 512}
+        """Thousands of arenas on one accelerator, in some 20 GB of its memory (docs/gpu.md)."""
+        wide: dict[str, Any] = {"arenas": 8192, "devices": 0, "rollout_steps": 64, "updates": 400}
+        # An update is half a million steps, so worlds are played out soon: an eighth of them is new every ten updates.
+        worlds: dict[str, Any] = {"bank_size": 512, "bank_swap_every": 10, "bank_swap_size": 64}
+        games: dict[str, Any] = {"validation_every": 20, "validation_games": 512}
         # As in `cpu`, where it was measured; no GPU has trained yet.
         result: dict[str, Any] = {
             "entropy_coefficient": 0.0015,
@@ -301,7 +297,7 @@ class TrainConfig:
             "after_death_start": 50,
             "after_death_ramp": 30,
         }
-        return cls(**{**wide, **games, **result, "minibatches": 8, "bank_size": 512, **overrides})
+        return cls(**{**wide, **worlds, **games, **result, "minibatches": 8, **overrides})
 
     @classmethod
     def preset(cls, name: str, **overrides: Any) -> TrainConfig:
