@@ -128,7 +128,7 @@ class RunLeague:
         assert league is not None
         if self.waiting is not None and int(league.waiting_for) == on_device.NOBODY:
             slot, self.slots[slot], self.waiting = self.waiting[0], self.waiting[1], None
-        params, moments = jax.tree.map(np.asarray, (state.params, state.observation_moments))
+        params, moments = jax.tree.map(np.asarray, (state.playing, state.observation_moments))
         policy = Policy(self.network, params, moments, self.config, self.env_config, update, {})
         entry = self.league.add_policy(policy, f"update {update}", parent=self.last, origin={"from": "this run"})
         window = np.asarray(league.window).round().astype(int)
@@ -162,7 +162,7 @@ class RunLeague:
             return league
         assert self.last is not None
         self.waiting = slot, self.last
-        return on_device.offer(league, slot, state.params, state.observation_moments, ratings[self.last])
+        return on_device.offer(league, slot, state.playing, state.observation_moments, ratings[self.last])
 
     def _slot(self, data: LeagueData, score: np.ndarray) -> int | None:
         """The slot for the next policy; None if all must stay."""

@@ -1,7 +1,8 @@
 """Checkpoints: everything that a run needs to go on, in directories that are either whole or not there.
 
     RUN/checkpoints/00000040/manifest.json   format version, run, configurations, worlds, layout hash, checksums
-                             policy/         network parameters and observation normaliser, a tree of named layers (orbax)
+                             policy/         network parameters (the average, where there is one) and observation normaliser,
+                                             a tree of named layers (orbax)
                              run/            the rest of the TrainState (orbax)
     RUN/checkpoints/best/                    the same, from the moment of the highest score
 
@@ -52,7 +53,6 @@ MAY_CHANGE = (
     "updates_per_call",
     *(f.name for f in dataclasses.fields(TrainConfig) if f.name.startswith(("guard", "validation_"))),
 )
-_POLICY_FIELDS = ("params", "observation_moments")
 
 
 class CheckpointError(Exception):
@@ -117,8 +117,7 @@ def snapshot(
 
     The best checkpoint is that with the highest `score`; `scored_by` says what the score is made of.
     """
-    fields = {f.name: getattr(state, f.name) for f in dataclasses.fields(state)}
-    policy = {name: fields.pop(name) for name in _POLICY_FIELDS}
+    policy, fields = _parts(state)
     manifest = {
         "format": FORMAT,
         "update": int(state.update),
@@ -287,13 +286,11 @@ def restore(
     """
     manifest = read_manifest(path)
     require_same(manifest, config, env_config)
-    fields = {f.name: getattr(template, f.name) for f in dataclasses.fields(template)}
-    policy = {name: fields.pop(name) for name in _POLICY_FIELDS}
+    policy, fields = _parts(template)
 
     def fresh_rest() -> dict[str, Any]:
         assert fresh is not None
-        state = fresh()
-        return {name: getattr(state, name) for name in fields}
+        return _parts(fresh())[1]
 
     verify(manifest)
     try:
@@ -309,7 +306,22 @@ def restore(
         )
     except TreeError as error:
         raise CheckpointError(str(error)) from error
+    if "learner" in rest:
+        loaded |= {"params": rest.pop("learner"), "average": loaded["params"]}
     return TrainState(**loaded, **rest)
+
+
+def _parts(state: TrainState) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Return a state as the two trees of a checkpoint: the policy, and the rest by field. `restore` puts them together.
+
+    With an average the policy's parameters are the average, and the rest holds the learner's own.
+    """
+    rest = {f.name: getattr(state, f.name) for f in dataclasses.fields(state)}
+    policy = {"params": state.playing, "observation_moments": rest.pop("observation_moments")}
+    own = rest.pop("params")
+    if rest.pop("average") is not None:
+        rest["learner"] = own
+    return policy, rest
 
 
 def load_policy(path: str | Path, network: Network | NetworkFactory | None = None) -> Policy:

@@ -223,7 +223,7 @@ def needs(config: TrainConfig, env_config: EnvConfig) -> Needs:
         held={
             "network": tree_bytes(state.params),
             "optimiser": tree_bytes(state.optimizer),
-            "guard and league": tree_bytes(state) - tree_bytes((runner, learner)),
+            "guard, league, average": tree_bytes(state) - tree_bytes((runner, learner)),
             "arenas": arenas,
             "observations and memories": tree_bytes(runner) - arenas,
             "worlds": tree_bytes(bank),

@@ -77,7 +77,7 @@ class Validations:
     def play(self, state: TrainState, update: int) -> None:
         """Play the games of the policy that has done `update` updates. Nothing of the training state changes."""
         assert self.validator is not None
-        params, moments = jax.device_get((state.params, state.observation_moments))
+        params, moments = jax.device_get((state.playing, state.observation_moments))
         began = time.perf_counter()
         validation = self.validator(params, moments, update)
         validation.metrics[SECONDS] = time.perf_counter() - began

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import jax
+import jax.numpy as jnp
 
 from echelon_jax.config import EnvConfig
 from echelon_jax.policies.registry import make_network
@@ -37,4 +38,5 @@ def load_fitting(path: Path, config: TrainConfig, env_config: EnvConfig) -> Poli
 
 def warm(state: TrainState, policy: Policy) -> TrainState:
     """Return a fresh state with the parameters and the observation normaliser of a policy."""
-    return state.replace(params=policy.params, observation_moments=policy.observation_moments)  # type: ignore[attr-defined]
+    begun: TrainState = state.replace(params=policy.params, observation_moments=policy.observation_moments)  # type: ignore[attr-defined]
+    return begun.replace(average=None if state.average is None else jax.tree.map(jnp.copy, policy.params))  # type: ignore[attr-defined, no-any-return]

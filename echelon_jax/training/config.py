@@ -92,6 +92,13 @@ class TrainConfig:
     )
     after_death_start: int = field(0, "Update from which `after_death` rises from 0.", low=0)
     after_death_ramp: int = field(30, "Updates over which `after_death` rises; 0 for a jump.", low=0)
+    average_decay: float = field(
+        0.0,
+        "Decay per update of the moving average of the network's parameters, which then plays in validation games, checkpoints"
+        " and exports while training goes on from the parameters themselves; 0 for no average.",
+        low=0.0,
+        high=0.9999,
+    )
     clip: float = field(0.2, "PPO clip range of the probability ratio.", low=0.001, high=1.0)
     entropy_coefficient: float = field(0.003, "Weight of the entropy bonus in the loss.", low=0.0, high=1.0)
     value_coefficient: float = field(0.5, "Weight of the value loss in the loss.", low=0.0, high=10.0)

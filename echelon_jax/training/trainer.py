@@ -39,7 +39,7 @@ from echelon_jax.policies.normalize import (
 )
 from echelon_jax.policies.precision import products_in
 from echelon_jax.policies.registry import NetworkFactory, given_network
-from echelon_jax.training import guard, ppo
+from echelon_jax.training import averaging, guard, ppo
 from echelon_jax.training.advantages import generalized_advantages
 from echelon_jax.training.config import LEAGUE, TrainConfig
 from echelon_jax.training.devices import (
@@ -95,6 +95,12 @@ class TrainState(flax.struct.PyTreeNode):
     update: Int32[Array, ""]  # updates done
     guard: guard.GuardState
     league: LeagueState | None = None  # with the opponent "league"
+    average: Params | None = None  # of `params` over the updates, with `average_decay`
+
+    @property
+    def playing(self) -> Params:
+        """The parameters of the policy that the run makes: the average, or the learner's own where there is none."""
+        return self.params if self.average is None else self.average
 
 
 @dataclasses.dataclass(frozen=True)
@@ -204,6 +210,7 @@ def make_train(
             league=None
             if league is None
             else league_state.begin(params, empty_moments(features.own_size), league.slots, len(league.names)),
+            average=averaging.begin(params, config.average_decay),
         )
 
     rate_end = config.learning_rate_end if config.anneal else 1.0
@@ -344,6 +351,7 @@ def make_train(
             league=None
             if state.league is None or sums.league is None
             else league_state.after_update(state.league, sums.league, config.league_decay),
+            average=averaging.follow(state.average, learner.params, config.average_decay),
         )
         metrics = Metrics(
             rollout=sums,
