@@ -14,6 +14,16 @@ from echelon_jax.replay.page import write_page
 EVIL = "<img src=x onerror=globalThis.hurt=1></script><script>globalThis.hurt=1</script>"
 
 
+CHOICES = ["fire", "move/ahead", "move/back"]
+
+
+def thoughts(replay):
+    """Values of a critic and probabilities of choices, which the stored game's scripted players do not have."""
+    rng = np.random.default_rng(0)
+    value = rng.normal(size=(replay.decisions, 10)).astype(np.float32)
+    return {"value": value, "probability": rng.dirichlet([1.0, 1.0, 1.0], value.shape).astype(np.float16)}
+
+
 @pytest.fixture(scope="module")
 def replay(data):
     return from_bytes((data / "replays" / "small.echelon").read_bytes())
@@ -22,7 +32,7 @@ def replay(data):
 @pytest.fixture(scope="module")
 def page(browser, replay, tmp_path_factory):
     """The page of the stored game with a hostile name, paused at its start; complaints are collected."""
-    game = Replay({**replay.header, "names": ["scripted", EVIL]}, replay.arrays)
+    game = Replay({**replay.header, "names": ["scripted", EVIL], "choices": CHOICES}, {**replay.arrays, **thoughts(replay)})
     path = write_page(tmp_path_factory.mktemp("page") / "game.html", game)
     page = browser.new_page(viewport={"width": 900, "height": 560})
     page.set_default_timeout(WAIT)
@@ -124,6 +134,19 @@ def test_the_panel_shows_the_files_numbers(page, replay):
         assert forward == pytest.approx(float(replay["actions"][frame, mech, 0]), abs=0.0051)
 
 
+def test_the_panel_shows_what_critic_and_heads_thought_the_likeliest_first(page, replay):
+    frame, mech, made = 20, 2, thoughts(replay)
+    seek(page, frame)
+    page.evaluate(f"echelon.choose({mech})")
+    redraw(page)
+    assert number(page.locator("#mech-value").inner_text()) == pytest.approx(made["value"][frame, mech], abs=0.0006)
+    chances = made["probability"][frame, mech].astype(float)
+    rows = [text.split("\n") for text in page.locator("#panel .chances .meter").all_inner_texts()]
+    wanted = [i for i in np.argsort(-chances) if chances[i] >= 0.01]
+    assert [row[0] for row in rows] == [CHOICES[i].replace("/", " ") for i in wanted]
+    assert [number(row[-1]) for row in rows] == pytest.approx([100 * chances[i] for i in wanted], abs=0.51)
+
+
 def test_the_reward_legend_adds_up_the_files_rewards(page, replay):
     seek(page, 30)
     page.evaluate("echelon.choose(1)")
@@ -183,6 +206,39 @@ def test_arrows_step_one_decision_and_home_and_end_go_to_the_ends(page, replay):
     ):
         page.keyboard.press(key)
         assert page.evaluate("echelon.game.frame(echelon.t)") == frame, key
+
+
+def test_j_and_k_go_to_the_moments_before_kills(page, replay):
+    kills = replay["event_time"][replay["event_kind"] == EVENT["kill"]]
+    assert len(kills)
+    page.keyboard.press("k")
+    assert page.evaluate("echelon.t") == max(0, kills[kills > 12][0] - 10)
+    page.keyboard.press("End")
+    page.keyboard.press("j")
+    assert page.evaluate("echelon.t") == max(0, kills[-1] - 10)
+
+
+def test_t_looks_from_above_and_c_goes_back(page):
+    def place():
+        redraw(page)
+        return page.evaluate("[echelon.camera.camera.position.toArray(), echelon.camera.controls.target.toArray()]")
+
+    start = place()
+    page.keyboard.press("t")
+    camera, target = place()
+    assert camera[2] > target[2] + 10
+    assert camera[:2] == pytest.approx(target[:2], abs=0.5)
+    page.keyboard.press("c")
+    assert np.allclose(place(), start, atol=1e-3)
+
+
+def test_m_hides_the_map_and_a_question_mark_shows_the_keys(page):
+    for key, element in (("m", "#map"), ("?", "#help")):
+        before = page.locator(element).is_visible()
+        page.keyboard.press(key)
+        assert page.locator(element).is_visible() != before
+        page.keyboard.press(key)
+        assert page.locator(element).is_visible() == before
 
 
 def test_space_plays_and_pauses(page):
