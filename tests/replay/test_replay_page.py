@@ -32,7 +32,9 @@ def replay(data):
 @pytest.fixture(scope="module")
 def page(browser, replay, tmp_path_factory):
     """The page of the stored game with a hostile name, paused at its start; complaints are collected."""
-    game = Replay({**replay.header, "names": ["scripted", EVIL], "choices": CHOICES}, {**replay.arrays, **thoughts(replay)})
+    game = Replay(
+        {**replay.header, "names": ["scripted", EVIL], "choices": CHOICES}, {**replay.arrays, **thoughts(replay)}
+    )
     path = write_page(tmp_path_factory.mktemp("page") / "game.html", game)
     page = browser.new_page(viewport={"width": 900, "height": 560})
     page.set_default_timeout(WAIT)
@@ -232,7 +234,37 @@ def test_t_looks_from_above_and_c_goes_back(page):
     assert np.allclose(place(), start, atol=1e-3)
 
 
-def test_m_hides_the_map_and_a_question_mark_shows_the_keys(page):
+@pytest.fixture
+def tall(page):
+    """A window with room for the map, which a low one does not show."""
+    page.set_viewport_size({"width": 900, "height": 700})
+    redraw(page)
+    yield page
+    page.set_viewport_size({"width": 900, "height": 560})
+
+
+def test_the_map_shows_the_living_in_their_colours_and_a_click_on_it_looks_there(tall):
+    seek(tall, 0)
+    count = """() => { const c = document.getElementById("minimap");
+      const { data } = c.getContext("2d").getImageData(0, 0, c.width, c.height);
+      const found = [0, 0];
+      for (let i = 0; i < data.length; i += 4) {
+        const [r, g, b] = data.slice(i, i + 3);
+        if (b > 200 && b > r + 100) found[0] += 1;
+        if (r > 200 && r > b + 100) found[1] += 1;
+      }
+      return found; }"""
+    assert min(tall.evaluate(count)) > 20, "both teams"
+    box = tall.locator("#minimap").bounding_box()
+    for share in (0.25, 0.75):
+        tall.mouse.click(box["x"] + share * box["width"], box["y"] + 0.25 * box["height"])
+        redraw(tall)
+        x, y = tall.evaluate("[echelon.camera.controls.target.x, echelon.camera.controls.target.y]")
+        assert (x, y) == pytest.approx((share * 32, 0.75 * 32), abs=1.0)
+
+
+def test_m_hides_the_map_and_a_question_mark_shows_the_keys(tall):
+    page = tall
     for key, element in (("m", "#map"), ("?", "#help")):
         before = page.locator(element).is_visible()
         page.keyboard.press(key)
