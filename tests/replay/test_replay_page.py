@@ -96,6 +96,25 @@ def test_the_console_stays_silent_and_nothing_is_fetched(page):
     assert [url for url in page.requests if not url.startswith(("file:", "data:", "blob:"))] == []
 
 
+def test_a_replay_shows_itself_in_a_notebook(browser, replay, tmp_path):
+    """As the last line of a cell: the page in a frame that cannot reach the notebook around it."""
+    notebook = tmp_path / "cell.html"
+    notebook.write_text(f"<!doctype html><p>a cell</p>{replay._repr_html_()}", encoding="utf-8")
+    page, complaints = browser.new_page(viewport={"width": 1000, "height": 700}), []
+    page.set_default_timeout(WAIT)
+    page.on("console", lambda m: complains(m) and complaints.append(m.text))
+    page.on("pageerror", lambda e: complaints.append(str(e)))
+    page.goto(notebook.as_uri())
+    inside = page.frame_locator("iframe")
+    inside.locator("#message").wait_for(state="hidden")
+    assert inside.locator("#side-0 .name").inner_text() == "scripted"
+    shown = inside.locator("#view").bounding_box()
+    assert shown["width"] > 500 and shown["height"] > 300
+    assert page.locator("iframe").get_attribute("sandbox") == "allow-scripts"
+    assert complaints == []
+    page.close()
+
+
 def test_script_in_a_name_is_shown_as_text(page):
     assert page.evaluate("globalThis.hurt") is None
     assert page.locator("#side-1 .name").inner_text() == EVIL
