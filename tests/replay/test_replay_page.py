@@ -1,15 +1,21 @@
 """The page in a real browser: headless Chromium with software rendering, the page opened from disk without a network."""
 
 import base64
+import json
 import re
 
 import numpy as np
 import pytest
 from helpers.browser import WAIT, complains
 
+from echelon_jax.config import EnvConfig
 from echelon_jax.replay.file import from_bytes
 from echelon_jax.replay.model import ALIVE, EVENT, Replay
+from echelon_jax.replay.original import from_original_json
 from echelon_jax.replay.page import write_page
+from echelon_jax.rules.materials import AIR
+from echelon_jax.rules.mechs import CLASS_NAMES, roster
+from echelon_jax.worldgen.generate import generate_world
 
 EVIL = "<img src=x onerror=globalThis.hurt=1></script><script>globalThis.hurt=1</script>"
 
@@ -365,3 +371,53 @@ def test_draw_calls_and_triangles_are_told(page):
     assert 500 < triangles < 200_000
     page.keyboard.press("g")
     assert page.locator("#debug").is_hidden()
+
+
+def large_game():
+    """Ten against ten on a generated map of 100 x 100, as the original would write it: four frames of standing mechs."""
+    config = EnvConfig.original(num_packs=2)
+    world = generate_world(config, 7)
+    who = roster(config.num_packs)
+    solid = [(int(x), int(y), int(z), int(world.material[z, y, x])) for z, y, x in np.argwhere(world.material != AIR)]
+    mechs = {}
+    for index, (name, kind) in enumerate(zip(who.ids, who.mech_class, strict=True)):
+        mechs[name] = {
+            "team": name.split("_")[0], "class": CLASS_NAMES[kind], "pos": [5.0 + 4.5 * index, 50.0, 1.5], "vel": [0.0] * 3,
+            "yaw": 0.3 * index, "hp": 50.0, "hp_max": 150, "heat": 20.0, "heat_cap": 100.0, "stability": 90.0,
+            "stability_max": 100.0, "alive": True, "fallen": False, "legged": False, "suppressed_time": 0.0,
+            "ams_cooldown": 0.0, "ecm_on": index % 2 == 0, "eccm_on": index % 2 == 1,
+        }  # fmt: skip
+    objective = {
+        "zone_center": [50.0, 50.0], "zone_radius": 15.0, "zone_score": {"blue": 1.0, "red": 2.0}, "zone_score_to_win": 30.0,
+    }  # fmt: skip
+    clouds = [{"pos": [20.0 * i, 30.0, 2.0], "radius": 4.0} for i in range(5)]
+    frames = [
+        {"t": 0.25 * n, "tick": 5 * n, "objective": objective, "mechs": mechs, "smoke_clouds": clouds, "events": []}
+        for n in range(1, 5)
+    ]
+    size = [config.size_x, config.size_y, config.size_z]
+    return from_original_json(
+        json.dumps({"world": {"size": size, "seed": 7, "walls": solid}, "frames": frames}).encode()
+    )
+
+
+def test_ten_against_ten_on_a_large_map_is_drawn_with_few_calls(browser, tmp_path):
+    """Mechs are instanced and walls meshed greedily, so that calls and triangles are few."""
+    game = large_game()
+    path = write_page(tmp_path / "large.html", game)
+    page, complaints = browser.new_page(viewport={"width": 1280, "height": 800}), []
+    page.set_default_timeout(WAIT)
+    page.on("console", lambda m: complains(m) and complaints.append(m.text))
+    page.on("pageerror", lambda e: complaints.append(str(e)))
+    page.goto(f"{path.as_uri()}#paused")
+    page.wait_for_function("() => globalThis.echelon && document.getElementById('message').hidden")
+    page.evaluate("echelon.seek(echelon.game.end)")
+    redraw(page)
+    page.evaluate("echelon.shown = ''")
+    redraw(page)
+    calls, triangles = page.evaluate("[echelon.renderer.info.render.calls, echelon.renderer.info.render.triangles]")
+    page.close()
+    print(f"{calls} draw calls, {triangles} triangles, {int((game['material'] != AIR).sum())} voxels")
+    assert complaints == []
+    assert 10 < calls < 200
+    assert 5_000 < triangles < 50_000
