@@ -36,12 +36,18 @@ find_python() {
   done
 }
 
-# The package with its floors (of an oldest set) or with the newest of everything, and what the tests need.
+# The package with its floors (of an oldest set) or with the newest of everything, and what the tests need. The tests' own packages
+# may not lift a floor: they are chosen to fit it.
 install() {
-  if [[ "$1" == *-oldest ]]; then
-    "$2" -m pip install -q uv && "$2" -m uv pip install -q --python "$2" --resolution lowest-direct -e . || return 1
+  if [[ "$1" != *-oldest ]]; then
+    "$2" -m pip install -q -e '.[dev]'
+    return
   fi
-  "$2" -m pip install -q -e '.[dev]'
+  local floors="$(dirname "$2")/../floors.txt"
+  "$2" -m pip install -q uv &&
+    "$2" -m uv pip install -q --python "$2" --resolution lowest-direct -e . &&
+    "$2" -m uv pip freeze -q --python "$2" --exclude-editable | grep -vE '^(pip|setuptools|uv)==' >"$floors" &&
+    "$2" -m uv pip install -q --python "$2" --constraint "$floors" -e '.[dev]'
 }
 
 failed=0

@@ -34,6 +34,8 @@ class ReplayCommand:
     """Film the game from above as a GIF here. Opens nothing."""
     mp4: Path | None = None
     """The same as MP4 (extra `video`)."""
+    tensorboard: Path | None = None
+    """The same as a moving picture in RUN/tensorboard of this run, at the update that played the game."""
     speed: float = 2.0
     """Of a film: times faster than the game's clock."""
     width: int = 480
@@ -64,7 +66,7 @@ class ReplayCommand:
             replay = read_replay(path)
             if self.verify:
                 return self._verify(path, replay)
-            if self.gif is not None or self.mp4 is not None:
+            if self.gif is not None or self.mp4 is not None or self.tensorboard is not None:
                 return self._film(replay)
             return self._page(path, replay)
         except (ReplayError, MissingExtra) as error:
@@ -122,11 +124,15 @@ class ReplayCommand:
         return 1
 
     def _film(self, replay: Replay) -> int:
-        from echelon_jax.replay.film import write_gif, write_mp4
+        from echelon_jax.replay.film import film_in_tensorboard, write_gif, write_mp4
 
         wrote = []
         for path, write in ((self.gif, write_gif), (self.mp4, write_mp4)):
             if path is not None:
                 wrote.append(str(write(path, replay, width=self.width, speed=self.speed)))
+        if self.tensorboard is not None:
+            if not self.tensorboard.is_dir():
+                raise UsageError(f"tensorboard must be a run, and there is no directory {self.tensorboard}")
+            wrote.append(str(film_in_tensorboard(self.tensorboard, replay, self.width, self.speed)))
         print(json.dumps({"wrote": wrote}) if self.json else "\n".join(wrote))
         return 0

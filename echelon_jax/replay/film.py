@@ -1,8 +1,11 @@
-"""A replay from above as GIF or MP4, drawn without a display (pillow; MP4 with PyAV)."""
+"""A replay from above as GIF or MP4, or in TensorBoard, drawn without a display (pillow; MP4 with PyAV)."""
 
 from __future__ import annotations
 
 import math
+import re
+import struct
+import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -301,6 +304,24 @@ def write_gif(path: Path, replay: Replay, width: int = 480, speed: float = 2.0) 
     shown = 1000 // FRAMES_PER_SECOND
     first.save(path, "GIF", save_all=True, append_images=images, duration=shown, loop=0, optimize=False)
     return path
+
+
+def film_in_tensorboard(run_dir: Path, replay: Replay, width: int = 480, speed: float = 2.0) -> Path:
+    """Add a replay from above to the pictures that TensorBoard shows of a run, and return the folder that holds it.
+
+    It stands at the update that the replay's source names, else at 0. Arguments as for `write_gif`.
+
+    Raises:
+        MissingExtra: pillow is not installed.
+        OSError: the place cannot be written.
+    """
+    from echelon_jax.runs.sinks import write_film
+
+    named = re.search(r"at update (\d+)", str(replay.header.get("source", "")))
+    with tempfile.TemporaryDirectory() as place:
+        gif = write_gif(Path(place) / "game.gif", replay, width, speed).read_bytes()
+    width, height = struct.unpack_from("<HH", gif, 6)
+    return write_film(run_dir, gif, width, height, int(named[1]) if named else 0)
 
 
 def write_mp4(path: Path, replay: Replay, width: int = 960, speed: float = 1.0) -> Path:

@@ -137,6 +137,28 @@ class TensorBoard:
             self.writer.close()
 
 
+def write_film(run_dir: Path, gif: bytes, width: int, height: int, update: int) -> Path:
+    """Add an animated GIF to the pictures that TensorBoard shows of a run; returns its folder, RUN/tensorboard/games.
+
+    The folder is one of its own, so that a run that is still training keeps the file that it writes.
+
+    Raises:
+        OSError: the place cannot be written.
+    """
+    from tensorboardX.event_file_writer import EventsWriter
+    from tensorboardX.proto.event_pb2 import Event
+    from tensorboardX.proto.summary_pb2 import Summary
+
+    folder = run_dir / "tensorboard" / "games"
+    folder.mkdir(parents=True, exist_ok=True)
+    writer = EventsWriter(str(folder / "events"), f".{uuid.uuid4().hex[:8]}")
+    image = Summary.Image(height=height, width=width, colorspace=3, encoded_image_string=gif)
+    summary = Summary(value=[Summary.Value(tag="game", image=image)])
+    writer.write_event(Event(step=update, wall_time=time.time(), summary=summary))
+    writer.close()
+    return folder
+
+
 class Sinks:
     """Several sinks as one; a context manager that closes all of them, whatever happens."""
 

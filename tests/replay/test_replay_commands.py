@@ -44,6 +44,16 @@ def test_a_film_is_written_where_it_is_asked_for(stored, tmp_path, capsys):
     assert film.read_bytes().startswith(b"GIF89a")
 
 
+def test_a_film_goes_to_the_tensorboard_of_a_run(stored, tmp_path, capsys):
+    status, line = refused(capsys, "replay", str(stored), "--tensorboard", str(tmp_path / "none"))
+    assert status == 2 and line.startswith("echelon: tensorboard must be a run")
+    run = tmp_path / "run"
+    run.mkdir()
+    assert main(["replay", str(stored), "--tensorboard", str(run), "--speed", "50", "--width", "160"]) == 0
+    assert capsys.readouterr().out.strip() == str(run / "tensorboard" / "games")
+    assert any((run / "tensorboard" / "games").iterdir())
+
+
 def test_what_is_not_there_is_told_in_a_sentence(tmp_path, capsys):
     status, line = refused(capsys, "replay", str(tmp_path / "none.echelon"))
     assert status == 2 and "there is no replay at" in line

@@ -1,10 +1,22 @@
 """Films of a replay from above: as many pictures as the game's clock asks for, showing who is where."""
 
+import io
+
 import numpy as np
 import pytest
 
 from echelon_jax.replay.file import from_bytes
-from echelon_jax.replay.film import FRAMES_PER_SECOND, TEAMS, Painter, moments, terrain_picture, write_gif, write_mp4
+from echelon_jax.replay.film import (
+    FRAMES_PER_SECOND,
+    TEAMS,
+    Painter,
+    film_in_tensorboard,
+    moments,
+    terrain_picture,
+    write_gif,
+    write_mp4,
+)
+from echelon_jax.replay.model import Replay
 
 image = pytest.importorskip("PIL.Image", reason="films need pillow: pip install 'echelon-jax[viz]'")
 
@@ -29,6 +41,25 @@ def test_a_gif_holds_every_moment(replay, tmp_path):
         first = np.asarray(film.convert("RGB"))
         film.seek(film.n_frames // 2)
         assert (np.asarray(film.convert("RGB")) != first).any(-1).mean() > 0.005
+
+
+@pytest.mark.parametrize(("source", "update"), [("validation at update 40", 40), ("echelon watch", 0)])
+def test_tensorboard_gets_the_film_at_the_update_that_played_it(replay, tmp_path, source, update):
+    from tensorboardX.proto.event_pb2 import Event
+
+    game = Replay({**replay.header, "source": source}, replay.arrays)
+    [file] = film_in_tensorboard(tmp_path, game, width=160, speed=50.0).iterdir()
+    data, at, found = file.read_bytes(), 0, []
+    while at < len(data):  # records: length, its checksum, the event, its checksum
+        size = int.from_bytes(data[at : at + 8], "little")
+        event = Event.FromString(data[at + 12 : at + 12 + size])
+        found += [(event.step, value) for value in event.summary.value]
+        at += 16 + size
+    [(step, value)] = found
+    assert (step, value.tag) == (update, "game")
+    with image.open(io.BytesIO(value.image.encoded_image_string)) as film:
+        assert film.n_frames == len(moments(replay, 50.0))
+        assert film.size == (value.image.width, value.image.height)
 
 
 def test_an_mp4_holds_every_moment(replay, tmp_path):
