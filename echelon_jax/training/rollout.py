@@ -193,8 +193,12 @@ def collect(
     members = opponent.members if isinstance(opponent, Members) else 0
     start = (runner_state, no_sums(len(term_names(env.config)), members), empty_moments(features.own_size))
     keys = jax.random.split(key, steps).reshape(chunks, steps // chunks)
-    (runner_state, sums, seen), (carries, rollout) = jax.lax.scan(part, start, keys)
-    rollout = jax.tree.map(lambda x: x.reshape(steps, *x.shape[2:]), rollout)
+    if chunks == 1:  # a scan of one turn would stack the whole rollout once more
+        (runner_state, sums, seen), (carry, rollout) = part(start, keys[0])
+        carries = jax.tree.map(lambda x: x[None], carry)
+    else:
+        (runner_state, sums, seen), (carries, rollout) = jax.lax.scan(part, start, keys)
+        rollout = jax.tree.map(lambda x: x.reshape(steps, *x.shape[2:]), rollout)
     if isinstance(opponent, Members) and sums.league is not None:
         sums = sums.replace(league=count_playing(sums.league, opponent.playing(runner_state.opponent_state)))
     behind = read(features, moments, clip, learner_rows(runner_state.observation))
