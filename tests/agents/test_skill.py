@@ -210,7 +210,9 @@ def choices(skill: dict[str, float], before: Aim | None = None) -> np.ndarray:
     helpless = jnp.zeros(zero.shape, bool)
     max_hp = by_side(PARAMS.rules.max_hp[None])[0]
     danger = per_class(GAME, DANGER)
-    return np.asarray(choose_once(rows, scene, before or Aim(none, jnp.zeros_like(none)), max_hp, helpless, danger).target)
+    return np.asarray(
+        choose_once(rows, scene, before or Aim(none, jnp.zeros_like(none)), max_hp, helpless, danger).target
+    )
 
 
 def test_the_weak_are_preferred_by_who_minds() -> None:
