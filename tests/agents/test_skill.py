@@ -9,6 +9,7 @@ import pytest
 from helpers.env_scenes import Scenes
 
 from echelon_jax.agents.skill.agent import Noise, Skilled
+from echelon_jax.agents.skill.flank import towards_back
 from echelon_jax.agents.skill.levels import (
     LEVELS,
     NAMES,
@@ -20,8 +21,8 @@ from echelon_jax.agents.skill.levels import (
     skill_params,
 )
 from echelon_jax.agents.skill.scene import by_side, look
-from echelon_jax.agents.skill.steering import FREEING_SECONDS, STUCK_SECONDS, standing, steer
-from echelon_jax.agents.skill.targets import NONE, Aim, choose
+from echelon_jax.agents.skill.steering import DIRECTIONS, FREEING_SECONDS, STUCK_SECONDS, per_class, standing, steer
+from echelon_jax.agents.skill.targets import DANGER, NONE, Aim, choose
 from echelon_jax.config import EnvConfig
 from echelon_jax.env.interfaces import action_layout
 from echelon_jax.env.state import EnvParams
@@ -30,7 +31,7 @@ from echelon_jax.sim.rules import sim_rules
 
 GAME = EnvConfig(size_x=60, size_y=60, observation="original", reward="original")
 PARAMS = EnvParams(rules=sim_rules(GAME), rewards=None, bank=None)
-SCENES = ("open", "wall", "weak", "hot", "shared", "nobody")
+SCENES = ("open", "wall", "weak", "hot", "shared", "nobody", "turned", "scout")
 LEVEL_NAMES = tuple(LEVELS)
 
 
@@ -49,6 +50,11 @@ def scenes() -> Scenes:
     s.change(SCENES.index("weak"), "red_2", hp=10.0)
     s.change(SCENES.index("hot"), "blue_1", heat=99.0)
     s.put(SCENES.index("shared"), "blue_2", 20.0, 23.0, yaw=0.0, alive=True)
+    s.change(SCENES.index("turned"), "red_1", yaw=0.5 * np.pi)
+    scout = SCENES.index("scout")  # two scouts and a heavy join: the near scout of red, and a heavy far from all others
+    s.put(scout, "blue_4", 20.0, 24.0, yaw=0.0, alive=True)
+    s.put(scout, "red_4", 27.0, 20.0, yaw=np.pi, alive=True)
+    s.put(scout, "red_0", 28.0, 36.0, yaw=np.pi, alive=True)
     s.box(SCENES.index("wall"), range(24, 25), range(60), range(1, 20))
     return s
 
@@ -73,7 +79,7 @@ act = jax.jit(AGENT.act_with_noise)
 look_once = jax.jit(look, static_argnums=0)  # operation by operation it would be hundreds of small programs
 choose_once = jax.jit(choose)
 LAYOUT = action_layout(GAME)
-BLUE_1 = 1
+BLUE_1, BLUE_4 = 1, 4
 
 
 @functools.cache
@@ -203,7 +209,10 @@ def choices(skill: dict[str, float], before: Aim | None = None) -> np.ndarray:
     none = jnp.full(zero.shape, NONE, jnp.int32)
     helpless = jnp.zeros(zero.shape, bool)
     max_hp = by_side(PARAMS.rules.max_hp[None])[0]
-    return np.asarray(choose_once(rows, scene, before or Aim(none, jnp.zeros_like(none)), max_hp, helpless).target)
+    danger = per_class(GAME, DANGER)
+    return np.asarray(
+        choose_once(rows, scene, before or Aim(none, jnp.zeros_like(none)), max_hp, helpless, danger).target
+    )
 
 
 def test_the_weak_are_preferred_by_who_minds() -> None:
@@ -219,6 +228,13 @@ def test_fire_is_shared_by_who_minds() -> None:
     before = Aim(target, jnp.zeros_like(target))
     assert choices(LEVELS["expert"] | {"shared": 0.0}, before)[shared, 0, 1] == 1
     assert choices(LEVELS["expert"] | {"shared": 5.0}, before)[shared, 0, 1] == 2
+
+
+def test_the_dangerous_are_preferred_by_who_minds() -> None:
+    """A scout stands a little nearer than a medium."""
+    scout = SCENES.index("scout")
+    assert choices(LEVELS["expert"] | {"danger": 0.0})[scout, 0, 1] == 4
+    assert choices(LEVELS["expert"] | {"danger": 0.7})[scout, 0, 1] == 1
 
 
 def test_another_target_is_taken_after_the_lag() -> None:
@@ -268,6 +284,44 @@ def test_the_fire_probability_of_a_curriculum_multiplies_the_levels() -> None:
         assert (component(np.asarray(actions), "open", "tertiary") > 0) is fires
 
 
+# -- Smoke ------------------------------------------------------------------------------------------------------------------
+
+
+def after_lag(level: str, changed=None) -> np.ndarray:
+    """Actions of a level's second decision, when everybody has a target, in the scenes or a changed state of them."""
+    shown = state() if changed is None else changed
+    memory = AGENT.init(PARAMS, shown)
+    for _ in range(1 + int(LEVELS[level]["lag"])):
+        memory, actions = act(PARAMS, skill_params(level), memory, shown, noise())
+    return np.asarray(actions)
+
+
+def with_mechs(**fields):
+    """The scenes with other values in fields of blue's scout."""
+    mechs = state().sim.mechs
+    changed = {name: getattr(mechs, name).at[:, BLUE_4].set(value) for name, value in fields.items()}
+    return state().replace(sim=state().sim.replace(mechs=mechs.replace(**changed)))
+
+
+def test_a_scout_blinds_an_enemy_at_whom_nobody_aims() -> None:
+    actions = after_lag("expert")
+    assert component(actions, "scout", "special", BLUE_4) > 0
+    assert chosen(actions, "scout", BLUE_4) == 0, "the heavy that stands apart"
+    assert component(actions, "scout", "special", BLUE_1) <= 0
+    assert component(after_lag("hard"), "scout", "special", BLUE_4) <= 0
+
+
+def test_no_smoke_is_laid_around_the_teams_own_target() -> None:
+    moved = state().sim.mechs.position.at[SCENES.index("scout"), 5, :2].set(jnp.array([28.0, 24.0]))
+    near = state().replace(sim=state().sim.replace(mechs=state().sim.mechs.replace(position=moved)))
+    assert component(after_lag("expert", near), "scout", "special", BLUE_4) <= 0
+
+
+@pytest.mark.parametrize("fields", [{"tube_cooldown": 3}, {"heat": 60.0}])
+def test_smoke_waits_for_the_tube_and_for_the_heat(fields: dict[str, float]) -> None:
+    assert component(after_lag("expert", with_mechs(**fields)), "scout", "special", BLUE_4) <= 0
+
+
 # -- Moving -----------------------------------------------------------------------------------------------------------------
 
 
@@ -275,6 +329,53 @@ def test_without_an_enemy_it_goes_to_the_zone() -> None:
     actions = first_actions("expert")
     forward, strafe = (component(actions, "nobody", name) for name in ("forward", "strafe"))
     assert forward > 0.5 and strafe > 0.5  # the zone lies at 45 degrees to its left
+
+
+def test_scouts_rise_in_a_fight_and_nobody_without_jets() -> None:
+    actions = after_lag("expert")
+    assert component(actions, "scout", "vertical", BLUE_4) > 0.6
+    assert component(actions, "scout", "vertical", BLUE_1) == 0
+    assert component(after_lag("hard"), "scout", "vertical", BLUE_4) == 0
+
+
+def test_nobody_rises_without_a_fight() -> None:
+    far = state().sim.mechs.position.at[:, BLUE_4, 0].set(5.0)
+    away = state().replace(sim=state().sim.replace(mechs=state().sim.mechs.replace(position=far)))
+    assert component(after_lag("expert", away), "scout", "vertical", BLUE_4) == 0
+
+
+def flanks(scene_name: str) -> np.ndarray:
+    """What each direction gains for blue_1 on its way to the back of red_1; eastwards is direction 0."""
+    zero = jnp.zeros((len(SCENES), 2, 5))
+    scene = look_once(GAME, PARAMS, state(), zero, zero, zero.astype(jnp.int32), jnp.full((len(SCENES), 1, 1), 99.0))
+    target = jnp.full(zero.shape, 1, jnp.int32)
+    angles = 2 * np.pi * np.arange(DIRECTIONS) / DIRECTIONS
+    then_x, then_y = 8.0 - 2.0 * np.cos(angles), -2.0 * np.sin(angles)
+    ways = [jnp.broadcast_to(jnp.asarray(v, jnp.float32), (*zero.shape, DIRECTIONS)) for v in (then_x, then_y)]
+    gains = jax.jit(towards_back)(scene, target, *ways, jnp.float32(2.0))
+    return np.asarray(gains)[SCENES.index(scene_name), 0, 1]
+
+
+def test_the_flank_lies_where_the_target_does_not_look() -> None:
+    """red_1 looks north, away from blue_1, which stands west of it: its back is in the south."""
+    gains = flanks("turned")
+    assert gains[3 * DIRECTIONS // 4] == pytest.approx(0.97, abs=0.05)
+    assert gains[DIRECTIONS // 4] == pytest.approx(-0.97, abs=0.05)
+    assert abs(gains[0]) < 0.01
+
+
+def test_a_target_that_looks_at_one_is_passed_on_either_side() -> None:
+    gains = flanks("open")
+    assert gains[DIRECTIONS // 4] == pytest.approx(gains[3 * DIRECTIONS // 4], abs=1e-5) and gains[DIRECTIONS // 4] > 0
+
+
+def test_nobody_flanks_a_target_that_it_does_not_see() -> None:
+    np.testing.assert_array_equal(flanks("wall"), 0.0)
+
+
+def test_expert_goes_to_the_back_of_its_target_though_the_zone_lies_on_the_other_side() -> None:
+    plain, expert = (component(after_lag(level), "turned", "strafe") for level in ("medium", "expert"))
+    assert expert < -0.3 < plain
 
 
 @pytest.mark.parametrize("substeps", [1, 5])

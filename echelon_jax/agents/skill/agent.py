@@ -15,10 +15,12 @@ import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float32, Int32, Key
 
 from echelon_jax.agents.base import AgentParams
+from echelon_jax.agents.skill.jets import thrust
 from echelon_jax.agents.skill.levels import STRONGEST, SkillParams, at_strength
 from echelon_jax.agents.skill.scene import by_side, look, wrap
-from echelon_jax.agents.skill.steering import Gait, standing, steer
-from echelon_jax.agents.skill.targets import NONE, Aim, choose, of_target
+from echelon_jax.agents.skill.smoke import lay
+from echelon_jax.agents.skill.steering import Gait, per_class, standing, steer
+from echelon_jax.agents.skill.targets import DANGER, NONE, Aim, choose, of_target
 from echelon_jax.agents.skill.weapons import of_class, pull
 from echelon_jax.config import EnvConfig
 from echelon_jax.env.interfaces import actions_of
@@ -120,7 +122,8 @@ class Skilled:
         scene = look(config, params, state, agent_state.seen_x, agent_state.seen_y, agent_state.age, skill.memory)
         helpless = by_side(shutdown(params.rules, mechs) | (mechs.fallen > 0))
         max_hp = by_side(params.rules.max_hp[None])[0]
-        aim = choose(skill, scene, Aim(agent_state.target, agent_state.wanted), max_hp, helpless)
+        danger = per_class(config, DANGER)
+        aim = choose(skill, scene, Aim(agent_state.target, agent_state.wanted), max_hp, helpless, danger)
         gait = steer(
             config,
             params,
@@ -147,19 +150,19 @@ class Skilled:
         cap = by_side(params.rules.heat_cap[None])
         ecm = jnp.where(scene.heat < ECM_HEAT * cap, ECM_SWITCH, 0.0)
         scout = jnp.asarray(of_class(config, SCOUT))
-        zero = jnp.zeros_like(cos)
+        smokes, focus = lay(config, params, state, skill, scene, aim.target)
         base = [
             (gait.ux * cos + gait.uy * sin) * skill.throttle,
             (gait.uy * cos - gait.ux * sin) * skill.throttle,
-            zero,
+            thrust(config, skill, scene, aim.target, gait.fights),
             jnp.clip(turn / most, -1.0, 1.0),
             triggers.primary.astype(jnp.float32),
             triggers.vent.astype(jnp.float32),
             jnp.where(scout, ecm, triggers.secondary.astype(jnp.float32)),
             triggers.tertiary.astype(jnp.float32),
-            zero,
+            smokes.astype(jnp.float32),
         ]
-        actions = self._action(state, jnp.stack(base, -1), aim.target)
+        actions = self._action(state, jnp.stack(base, -1), focus)
         memory = SkillState(
             strength=strength,
             begun=jnp.ones_like(agent_state.begun),

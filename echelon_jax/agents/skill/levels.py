@@ -27,8 +27,11 @@ class Skill(NamedTuple):
         avoids: weight of walls, lava and its own side in the way.
         orbit: weight of motion across its target's view.
         caution: voxels by which it stands back per enemy in excess, and half as much again when hurt.
-        near, seen, weak, shared, turned, kept: weights of a target's nearness, being in sight, lost hit points, team-mates on it,
-            needing no turn, and being the target already.
+        near, seen, weak, shared, turned, kept, danger: weights of a target's nearness, being in sight, lost hit points, team-mates
+            on it, needing no turn, being the target already, and the fire power of its class.
+        flank: weight of going round to the back of the target.
+        jets: vertical throttle of scouts and lights in a fight; it takes 0.6 or more to rise.
+        smoke: above 1/2 scouts blind enemies at whom nobody aims.
     """
 
     fire: Float32[Array, "arenas 1 1"]
@@ -49,6 +52,10 @@ class Skill(NamedTuple):
     shared: Float32[Array, "arenas 1 1"]
     turned: Float32[Array, "arenas 1 1"]
     kept: Float32[Array, "arenas 1 1"]
+    danger: Float32[Array, "arenas 1 1"]
+    flank: Float32[Array, "arenas 1 1"]
+    jets: Float32[Array, "arenas 1 1"]
+    smoke: Float32[Array, "arenas 1 1"]
 
 
 # Each level is the one below it with what it has learnt.
@@ -64,9 +71,11 @@ _MEDIUM = _EASY | {
 }  # fmt: skip
 _HARD = _MEDIUM | {
     "fire": 0.85, "aim_error": 0.08, "lag": 1.0, "throttle": 1.0, "vents_at": 0.0, "heat_limit": 0.9, "caution": 1.0, "weak": 0.5,
-    "shared": 0.2, "turned": 0.8,
+    "shared": 0.2, "turned": 0.8, "danger": 0.3, "flank": 0.5,
 }  # fmt: skip
-_EXPERT = _HARD | {"fire": 1.0, "aim_error": 0.0, "lag": 0.0, "seen": 2.5, "weak": 1.5}
+_EXPERT = _HARD | {
+    "fire": 1.0, "aim_error": 0.0, "lag": 0.0, "seen": 2.5, "weak": 1.5, "danger": 0.7, "flank": 1.0, "jets": 0.8, "smoke": 1.0,
+}  # fmt: skip
 LEVELS = {"trivial": _TRIVIAL, "easy": _EASY, "medium": _MEDIUM, "hard": _HARD, "expert": _EXPERT}
 PROGRESSIVE = "progressive"
 NAMES = (*LEVELS, PROGRESSIVE)

@@ -1,6 +1,7 @@
 """Where a mech goes: the best of sixteen directions and standing still, by a sum of what each would bring.
 
-What is weighed: nearing the zone, the distance to the target, moving across its view, walls, lava and team-mates in the way.
+What is weighed: nearing the zone, the distance to the target, moving across its view and to its back, walls, lava and team-mates
+in the way.
 A mech that wants to move and does not for a second turns aside for a while; it aims and fires all the time.
 """
 
@@ -12,6 +13,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float32, Int32
 
+from echelon_jax.agents.skill.flank import towards_back
 from echelon_jax.agents.skill.levels import Skill
 from echelon_jax.agents.skill.scene import Scene, by_side
 from echelon_jax.agents.skill.targets import of_target
@@ -51,6 +53,7 @@ class Gait(NamedTuple):
         blocked: seconds that it has wanted to move without getting on.
         freeing: seconds for which it still turns aside.
         sign: to which side, 1 or -1.
+        fights: whether it fights its target rather than approaches it.
     """
 
     x: Float32[Array, "arenas 2 team"]
@@ -60,13 +63,15 @@ class Gait(NamedTuple):
     blocked: Float32[Array, "arenas 2 team"]
     freeing: Float32[Array, "arenas 2 team"]
     sign: Float32[Array, "arenas 2 team"]
+    fights: Bool[Array, "arenas 2 team"]
 
 
 def standing(x: Array, y: Array) -> Gait:
     """Return the memory of mechs that stand at (x, y)."""
     # Each a buffer of its own, so that the caller may donate them.
     ux, uy, blocked, freeing = (jnp.zeros_like(x) for _ in range(4))
-    return Gait(jnp.copy(x), jnp.copy(y), ux, uy, blocked, freeing, jnp.ones_like(x))
+    fights = jnp.zeros(x.shape, bool)
+    return Gait(jnp.copy(x), jnp.copy(y), ux, uy, blocked, freeing, jnp.ones_like(x), fights)
 
 
 def per_class(config: EnvConfig, values: dict[int, float]) -> Float32[Array, "2 team"]:
@@ -118,19 +123,21 @@ def steer(
     unit_x, unit_y = (v / jnp.maximum(d, 1e-3) for v in (tx, ty))
     across = gait.sign[..., None] * (unit_x[..., None] * way_y - unit_y[..., None] * way_x)
 
+    flank = skill.flank[..., None] * towards_back(scene, target, qx, qy, STEP)
+
     in_the_way, lava = _felt(config, params, state, scene, px, py)
     aside = jnp.arctan2(gait.uy, gait.ux) + gait.sign * TURN_ASIDE
     frees = jnp.cos(aside)[..., None] * way_x + jnp.sin(aside)[..., None] * way_y
     on = fights[..., None]
     worth = (
         jnp.where(on & (skill.spacing > 0)[..., None], GOAL_ENGAGED, GOAL) * nearer
-        + jnp.where(on, RANGE * skill.spacing[..., None] * fits + skill.orbit[..., None] * across, 0.0)
+        + jnp.where(on, RANGE * skill.spacing[..., None] * fits + skill.orbit[..., None] * across + flank, 0.0)
         + MOMENTUM * (gait.ux[..., None] * way_x + gait.uy[..., None] * way_y)
         - skill.avoids[..., None] * (WALL * in_the_way + HOT * lava + CROWD * _crowd(params, scene, px, py))
         + jnp.where((gait.freeing > 0)[..., None], FREE * frees, 0.0)
     )
     best = jnp.argmax(worth, -1)
-    return gait._replace(x=scene.x, y=scene.y, ux=way_x[best], uy=way_y[best])
+    return gait._replace(x=scene.x, y=scene.y, ux=way_x[best], uy=way_y[best], fights=fights)
 
 
 def _wished_range(config: EnvConfig, params: EnvParams, skill: Skill, scene: Scene) -> Float32[Array, "arenas 2 team"]:

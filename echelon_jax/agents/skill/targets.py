@@ -10,9 +10,11 @@ from jaxtyping import Array, Bool, Float32, Int32
 
 from echelon_jax.agents.skill.levels import Skill
 from echelon_jax.agents.skill.scene import SIGHT_RANGE, Scene, of_enemies
+from echelon_jax.rules.mechs import HEAVY, LIGHT, MEDIUM, SCOUT
 from echelon_jax.sim.ordered import ordered_sum
 
 NONE = -1
+DANGER = {SCOUT: 0.0, LIGHT: 0.3, MEDIUM: 1.0, HEAVY: 0.8}  # how much is gained by a class that fires no more
 
 
 class Aim(NamedTuple):
@@ -28,11 +30,13 @@ def choose(
     before: Aim,
     max_hp: Float32[Array, "2 team"],
     helpless: Bool[Array, "arenas 2 team"],
+    danger: Float32[Array, "2 team"],
 ) -> Aim:
     """Return the targets of this decision; one that is dead or unknown is dropped at once, another one taken after the lag.
 
     Args:
         helpless: mechs that are shut down or have fallen.
+        danger: of each mech by its class, as in DANGER.
     """
     n = scene.alive.shape[-1]
     number = jnp.arange(n, dtype=jnp.int32)
@@ -45,6 +49,7 @@ def choose(
         + skill.weak[..., None] * (lost + 0.5 * of_enemies(helpless))
         + skill.shared[..., None] * jnp.minimum(others, 3.0) / 3.0
         + skill.kept[..., None] * mine
+        + skill.danger[..., None] * of_enemies(danger[None])
         - skill.turned[..., None] * jnp.abs(scene.error) / math.pi
     )
     score = jnp.where(scene.known, score, -jnp.inf)
