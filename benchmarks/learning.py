@@ -176,7 +176,7 @@ def given_run(folder: Path, preset: str, games: int) -> dict[str, Any]:
         policy = load_policy(folder)
     except CheckpointError as error:
         raise SystemExit(f"runs must be runs of `echelon train`: {error}") from error
-    free = ("seed", "devices", "validation_every", "validation_games", "validation_opponents", "guard")
+    free = ("seed", "devices", "kernels", "validation_every", "validation_games", "validation_opponents", "guard")
     want, have = TrainConfig.preset(preset), policy.config
     other = [
         f.name
