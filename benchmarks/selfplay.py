@@ -58,8 +58,9 @@ class SelfPlay:
             jax.tree.map(lambda x: jnp.repeat(x[None], count, 0), empty_moments(network.features.own_size)),
         )
         rows = self.arenas, game.team_size
-        seen = jax.random.uniform(jax.random.key(1), (*rows, observation_layout(game).size))
-        keys = jax.random.split(jax.random.key(2), self.arenas)
+        # Every decision has observations of its own: nothing of it can be computed once for all.
+        shown = jax.random.uniform(jax.random.key(1), (DECISIONS, *rows, observation_layout(game).size))
+        draws = jax.random.split(jax.random.key(2), (DECISIONS, self.arenas))
         group = jax.random.randint(jax.random.key(3), (self.arenas,), 0, count)
         never = jnp.zeros((1, game.team_size), bool)
 
@@ -68,36 +69,36 @@ class SelfPlay:
             action, after, _ = decide(network, None, False, *policy, before, seen[None], never, key)
             return jax.tree.map(lambda x: x[0], after), action[0]
 
-        def alone(policy: Any, carry: Any) -> Any:
-            return jax.vmap(arena, (None, 0, 0, 0))(policy, carry, seen, keys)
+        def alone(policy: Any, *inputs: Any) -> Any:
+            return jax.vmap(arena, (None, 0, 0, 0))(policy, *inputs)
 
-        def one(stack: Any, carry: Any, group: Any) -> Any:
-            return alone(jax.tree.map(lambda x: x[0], stack), carry)
+        def one(stack: Any, group: Any, *inputs: Any) -> Any:
+            return alone(jax.tree.map(lambda x: x[0], stack), *inputs)
 
-        def passes(stack: Any, carry: Any, group: Any) -> Any:
-            out = [alone(jax.tree.map(lambda x: x[i], stack), carry) for i in range(count)]  # noqa: B023
+        def passes(stack: Any, group: Any, *inputs: Any) -> Any:
+            out = [alone(jax.tree.map(lambda x: x[i], stack), *inputs) for i in range(count)]  # noqa: B023
             return jax.tree.map(lambda *x: jnp.stack(x)[group, jnp.arange(self.arenas)], *out)
 
         def blocks(size: int) -> Callable[..., Any]:
-            def act(stack: Any, carry: Any, group: Any) -> Any:
+            def act(stack: Any, group: Any, carry: Any, *others: Any) -> Any:
                 found = into_blocks(group, count, size)
-                inputs = jax.tree.map(found.gather, (carry, seen, keys))
-                block = jax.vmap(arena, (None, 0, 0, 0))
-                after, actions = jax.vmap(block)(take(stack, found.group), *inputs)
+                inputs = jax.tree.map(found.gather, (carry, *others))
+                after, actions = jax.vmap(alone)(take(stack, found.group), *inputs)
                 nothing = jnp.zeros((self.arenas, *actions.shape[2:]))
                 return jax.tree.map(found.scatter, after, carry), found.scatter(actions, nothing)
 
             return act
 
         def timed(act: Callable[..., Any]) -> Any:
-            def decisions(stack: Any, carry: Any, group: Any) -> Any:
-                def step(carry: Any, i: Any) -> Any:
-                    carry, actions = act(stack, carry, (group + i) % count)
+            def decisions(stack: Any, carry: Any, group: Any, shown: Any, draws: Any) -> Any:
+                def step(carry: Any, of_decision: Any) -> Any:
+                    i, seen, keys = of_decision
+                    carry, actions = act(stack, (group + i) % count, carry, seen, keys)
                     return carry, actions.sum()
 
-                return jax.lax.scan(step, carry, jnp.arange(DECISIONS))
+                return jax.lax.scan(step, carry, (jnp.arange(DECISIONS), shown, draws))
 
-            return jax.jit(decisions).lower(stack, carry, group).compile()
+            return jax.jit(decisions).lower(stack, carry, group, shown, draws).compile()
 
         carry = network.initial_carry(*rows)
         usual = block_size(self.arenas, count)
@@ -108,7 +109,7 @@ class SelfPlay:
         for _ in range(self.rounds):
             for name, call in compiled.items():
                 start, began = time.process_time(), time.perf_counter()
-                jax.block_until_ready(call(stack, carry, group))
+                jax.block_until_ready(call(stack, carry, group, shown, draws))
                 best[name] = min(best[name], (time.process_time() - start) / DECISIONS)
                 wall[name] = min(wall[name], (time.perf_counter() - began) / DECISIONS)
         for name, seconds in best.items():
