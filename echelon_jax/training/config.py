@@ -275,16 +275,16 @@ class TrainConfig:
     @classmethod
     def cpu(cls, **overrides: Any) -> TrainConfig:
         """A run of some ten minutes on two cores, on 40 x 40 maps with five mechs a side (docs/results/learning.md)."""
-        sizes: dict[str, Any] = {"arenas": 128, "devices": 0, "rollout_steps": 64, "updates": 230, "bank_size": 128}
-        update: dict[str, Any] = {"hidden": 64, "lstm": 64, "epochs": 2, "minibatches": 8, "average_decay": 0.95}
-        decay: dict[str, Any] = {"learning_rate_end": 0.1, "entropy_coefficient": 0.0015, "entropy_end": 0.15}
+        sizes: dict[str, Any] = {"arenas": 64, "devices": 0, "rollout_steps": 128, "updates": 200, "bank_size": 128}
+        update: dict[str, Any] = {"hidden": 64, "lstm": 64, "epochs": 2, "minibatches": 8}
+        decay: dict[str, Any] = {"learning_rate_end": 0.1, "entropy_coefficient": 0.0015, "entropy_end": 0.1}
         # A loss that costs all from the start teaches mechs to die early, because a death ends what they answer for. So it
         # costs little until they can fight. Then it costs all, and mechs answer for the result after their death as well.
         result: dict[str, Any] = {
-            "curriculum": "0 reward_loss=-3; 60 reward_loss=-5; 90 reward_loss=-10",
+            "curriculum": "0 reward_loss=-3; 48 reward_loss=-5; 72 reward_loss=-10",
             "after_death": 1.0,
-            "after_death_start": 60,
-            "after_death_ramp": 40,
+            "after_death_start": 48,
+            "after_death_ramp": 32,
         }
         return cls(**{**sizes, **update, **decay, **result, "validation_every": 40, **overrides})
 
