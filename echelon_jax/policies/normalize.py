@@ -24,7 +24,7 @@ def empty_moments(*shape: int) -> Moments:
     return Moments(jnp.zeros(shape, jnp.float32), jnp.ones(shape, jnp.float32), jnp.zeros((), jnp.float32))
 
 
-def batch_moments(rows: Float32[Array, "..."], mask: Bool[Array, "*batch"]) -> Moments:
+def batch_moments(rows: Float32[Array, "*_shape"], mask: Bool[Array, "*batch"]) -> Moments:
     """Return the moments per feature of the rows where `mask` is true. Other rows have no influence, even if they hold NaN.
 
     `rows` is [*batch, features], or [*batch] for moments of a single number.

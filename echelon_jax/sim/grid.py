@@ -35,7 +35,7 @@ def material_at(config: EnvConfig, grid: Grid, cell: Int32[Array, "arenas mechs 
     return jnp.where(inside, found, SOLID)
 
 
-def mask_below(level: Int32[Array, "..."]) -> UInt32[Array, "..."]:
+def mask_below(level: Int32[Array, "*_shape"]) -> UInt32[Array, "*_shape"]:
     """A word with the bits 0 .. level-1 set; level is clipped to 0 .. 32."""
     level = jnp.clip(level, 0, 32)
     return jnp.where(

@@ -33,12 +33,12 @@ def _slack_on(config: EnvConfig, timer: Timer) -> np.ndarray:
     return np.array([slack(WEAPONS[w].cooldown, config.dt) for w in weapons], np.float32)
 
 
-def _seconds(config: EnvConfig, count: Int32[Array, "..."], short: Array | float) -> Float32[Array, "..."]:
+def _seconds(config: EnvConfig, count: Int32[Array, "*_shape"], short: Array | float) -> Float32[Array, "*_shape"]:
     running = count.astype(jnp.float32) * jnp.float32(config.dt) - short
     return jnp.where(count > 0, jnp.maximum(running, 0.0), 0.0)
 
 
-def _timer(config: EnvConfig, count: Int32[Array, "..."], duration: float) -> Float32[Array, "..."]:
+def _timer(config: EnvConfig, count: Int32[Array, "*_shape"], duration: float) -> Float32[Array, "*_shape"]:
     return _seconds(config, count, jnp.float32(slack(duration, config.dt)))
 
 

@@ -83,13 +83,13 @@ def sim_rules(
                 )
     classes = [mech_classes[c] for c in roster(config.num_packs).mech_class]
 
-    def mech(values: Sequence[object]) -> Float32[Array, "..."]:
+    def mech(values: Sequence[object]) -> Float32[Array, "*_shape"]:
         return jnp.asarray(np.array(values, np.float32))
 
     def weapon(values: Sequence[float]) -> Float32[Array, " weapons"]:
         return jnp.asarray(np.array(values, np.float32))
 
-    def count(value: object) -> Int32[Array, "..."]:
+    def count(value: object) -> Int32[Array, "*_shape"]:
         return jnp.asarray(np.array(value, np.int32))
 
     half = np.array([c.size for c in classes], np.float64) / 2

@@ -163,7 +163,7 @@ def inspect_update(
     metrics: Any,
     params: Any,
     observation: Any,
-    rollout: Mapping[str, Float32[Array, "..."]],
+    rollout: Mapping[str, Float32[Array, "*_shape"]],
     head_units: Float32[Array, " heads"],
     across: Across = ALONE,
 ) -> Finding:
