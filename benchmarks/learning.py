@@ -29,7 +29,9 @@ from echelon_jax.runs.devices import processor_cores
 
 # The `cpu` preset that the comparisons were made with, except for `goal`; messages were part of the game then.
 EARLIER = {
+    "arenas": 64,
     "devices": 1,
+    "rollout_steps": 128,
     "updates": 60,
     "bank_size": 32,
     "epochs": 4,
@@ -41,6 +43,7 @@ EARLIER = {
     "after_death": 0.0,
     "after_death_start": 0,
     "after_death_ramp": 30,
+    "average_decay": 0.0,
 }
 # The original's network with the numbers that suited it best.
 ORIGINAL_NETWORK = {
