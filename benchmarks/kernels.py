@@ -1,9 +1,9 @@
 """What the native simulation costs beside XLA's: `python benchmarks/kernels.py` (docs/kernels.md).
 
-Compiles two programs with each kind of kernels, each from nothing: the decision step of the default game under random actions,
-resets included, and a whole update of the preset `cpu`. Then it runs the two kinds by turns in one process. Prints one line of
-JSON per program and kind: wall and CPU seconds of compiling, and CPU microseconds per environment step (best and median of the
-turns).
+Compiles three programs with each kind of kernels, each from nothing: the simulation of the default game alone under random
+actions, its decision step with observations and resets, and a whole update of the preset `cpu`. Then it runs the two kinds by
+turns in one process. Prints one line of JSON per program and kind: wall and CPU seconds of compiling, and CPU microseconds per
+environment step (best and median of the turns).
 """
 
 from __future__ import annotations
@@ -13,7 +13,6 @@ import json
 import os
 import statistics
 import time
-from collections.abc import Callable
 from typing import Any
 
 os.environ["JAX_ENABLE_COMPILATION_CACHE"] = "false"
@@ -25,16 +24,17 @@ from echelon_jax import compiling
 from echelon_jax.config import EnvConfig
 from echelon_jax.env.autoreset import AutoReset
 from echelon_jax.env.environment import Echelon
-from echelon_jax.env.interfaces import action_layout
+from echelon_jax.env.interfaces import action_layout, actions_of
 from echelon_jax.env.state import EnvParams
 from echelon_jax.jax_setup import set_up_jax
+from echelon_jax.native.call import simulate_natively
 from echelon_jax.native.choice import KERNELS
+from echelon_jax.sim.noise import sample_noise
+from echelon_jax.sim.step import simulate
 from echelon_jax.training.config import TrainConfig
 from echelon_jax.training.reward_weights import reward_weights
 from echelon_jax.training.trainer import make_train
 from echelon_jax.worldgen.bank import generate_worlds
-
-Run = Callable[[int], None]
 
 
 def step_program(env: Echelon, params: EnvParams, arenas: int, decisions: int) -> tuple[Any, tuple[Any, ...], int]:
@@ -54,11 +54,37 @@ def step_program(env: Echelon, params: EnvParams, arenas: int, decisions: int) -
     return jax.jit(play, donate_argnums=0, compiler_options=options), (state, jax.random.key(1)), arenas * decisions
 
 
+def simulation_program(
+    env: Echelon, params: EnvParams, arenas: int, decisions: int
+) -> tuple[Any, tuple[Any, ...], int]:
+    """The simulation alone, likewise: no zone, no end of an episode, nothing observed."""
+    config, shape = env.config, (arenas, env.config.num_mechs, action_layout(env.config).size)
+    start, _ = jax.jit(env.reset_batch)(jax.random.split(jax.random.key(0), arenas), params)
+
+    def decide(sim: Any, key: Array) -> tuple[Any, Array]:
+        decision = actions_of(config).decide(
+            config, start.replace(sim=sim), jax.random.uniform(key, shape, minval=-1.0)
+        )
+        draws = sample_noise(config, jax.random.split(key, arenas))
+        given = config, params.rules, sim.replace(mechs=decision.mechs), decision.commands, draws
+        sim = simulate_natively(*given) if env.kernels == "native" else simulate(*given)
+        return sim, sim.tally.took_damage.sum()
+
+    def play(sim: Any, key: Array) -> tuple[Any, Array]:
+        return jax.lax.scan(decide, sim, jax.random.split(key, decisions))
+
+    options = compiling.for_long_runs()
+    return jax.jit(play, compiler_options=options), (start.sim, jax.random.key(1)), arenas * decisions
+
+
 def update_program(env: Echelon, params: EnvParams, config: TrainConfig) -> tuple[Any, tuple[Any, ...], int]:
     """An update of a training run, likewise."""
     trainer = make_train(AutoReset(env), config)
     state = trainer.init(jax.random.key(0), params)
     return trainer.run_updates, (state, params), config.arenas * config.rollout_steps
+
+
+ALONE = {"simulation": simulation_program, "step": step_program}
 
 
 def main() -> None:
@@ -68,7 +94,7 @@ def main() -> None:
     parser.add_argument("--size", type=int, default=40)
     parser.add_argument("--decisions", type=int, default=32)
     parser.add_argument("--rounds", type=int, default=6)
-    parser.add_argument("--programs", nargs="+", default=["step", "update"])
+    parser.add_argument("--programs", nargs="+", default=["simulation", "step", "update"])
     given = parser.parse_args()
     set_up_jax(1)
     game = EnvConfig(size_x=given.size, size_y=given.size)
@@ -80,8 +106,8 @@ def main() -> None:
         for kernels in KERNELS:
             env = Echelon(game, kernels=kernels)
             params = env.params(env.make_bank(worlds), rewards=reward_weights(config, game))
-            if program == "step":
-                function, arguments, steps = step_program(env, params, given.arenas, given.decisions)
+            if program in ALONE:
+                function, arguments, steps = ALONE[program](env, params, given.arenas, given.decisions)
             else:
                 function, arguments, steps = update_program(env, params, config)
             lowered = function.lower(*arguments)
@@ -95,7 +121,7 @@ def main() -> None:
         spent: dict[str, list[float]] = {kernels: [] for kernels in KERNELS}
         for turn in range(given.rounds):
             for kernels, (compiled, arguments, steps) in runs.items():
-                if program == "step":
+                if program in ALONE:
                     arguments[1] = jax.random.key(turn)
                 cpu = time.process_time()
                 arguments[0], _ = jax.block_until_ready(compiled(*arguments))

@@ -16,6 +16,7 @@ from echelon_jax.config import RULE_SETS, EnvConfig
 from echelon_jax.gpu.compiler import CompileFailed, NoCompiler, Request
 from echelon_jax.gpu.measured import table
 from echelon_jax.gpu.report import compile_and_describe, known_trips
+from echelon_jax.native.choice import KERNELS
 
 HEAD = (
     "rules",
@@ -56,13 +57,15 @@ def main(argv: list[str] | None = None) -> int:
     parser.add_argument("--arenas", nargs="+", type=int, default=[4096, 16384])
     parser.add_argument("--size", type=int, default=60)
     parser.add_argument("--graphs", action="store_true")
+    parser.add_argument("--kernels", default=KERNELS[0], choices=KERNELS)
     parser.add_argument("--keep", type=Path, default=None, help="directory for the reports")
     asked = parser.parse_args(argv)
     rows = []
     for rules in asked.rules:
         config: EnvConfig = getattr(EnvConfig, rules)(size_x=asked.size, size_y=asked.size)
         for arenas in asked.arenas:
-            request = Request.of(config, target=asked.target, program=asked.program, arenas=arenas, graphs=asked.graphs)
+            asks = {"program": asked.program, "graphs": asked.graphs, "kernels": asked.kernels}
+            request = Request.of(config, target=asked.target, arenas=arenas, **asks)
             try:
                 report = compile_and_describe(request, *known_trips())
             except (NoCompiler, CompileFailed, ValueError) as error:
@@ -71,7 +74,7 @@ def main(argv: list[str] | None = None) -> int:
             rows.append(row(rules, report))
             if asked.keep is not None:
                 asked.keep.mkdir(parents=True, exist_ok=True)
-                name = f"{asked.program}_{rules}_{arenas}{'_graphs' if asked.graphs else ''}.json"
+                name = f"{asked.program}_{rules}_{arenas}{'_graphs' if asked.graphs else ''}_{asked.kernels}.json"
                 (asked.keep / name).write_text(json.dumps(report, indent=1))
     print("\n".join(table(HEAD, rows)))
     return 0

@@ -12,7 +12,7 @@ import numpy as np
 
 from echelon_jax.config import EnvConfig
 from echelon_jax.native.arguments import arguments, numbers, with_results
-from echelon_jax.native.build import build
+from echelon_jax.native.build import CannotBuild, build
 from echelon_jax.sim.noise import Noise
 from echelon_jax.sim.rules import SimRules
 from echelon_jax.sim.state import Commands, SimState
@@ -33,7 +33,11 @@ def load(kind: str, architecture: str | None = None) -> None:
     """
     if kind == "cuda" and architecture is None:
         architecture = f"sm_{jax.devices()[0].compute_capability.replace('.', '')}"
-    library = ctypes.cdll.LoadLibrary(str(build(kind, architecture or "")))
+    path = build(kind, architecture or "")
+    try:
+        library = ctypes.cdll.LoadLibrary(str(path))
+    except OSError as error:
+        raise CannotBuild(f"kernels must be xla, or {path} deleted and built anew: {error}") from error
     jax.ffi.register_ffi_target(_TARGET, jax.ffi.pycapsule(library.EchelonSimulate), platform=_PLATFORMS[kind])
 
 
@@ -43,7 +47,11 @@ def load_for_this_machine() -> None:
     Raises:
         CannotBuild: if there is none for such devices, or if it cannot be built here.
     """
-    load("cpu" if jax.default_backend() == "cpu" else "cuda")
+    kinds = {"cpu": "cpu", "gpu": "cuda", "cuda": "cuda"}
+    backend = jax.default_backend()
+    if backend not in kinds:
+        raise CannotBuild(f"kernels must be xla on {backend}, got native, which is for CPUs and NVIDIA's cards")
+    load(kinds[backend])
 
 
 def simulate_natively(

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from echelon_jax.config import EnvConfig
 from echelon_jax.rules import constants, materials, weapons
 
-MAX_MECHS = 10 * int(next(f for f in EnvConfig.__dataclass_fields__.values() if f.name == "num_packs").metadata["high"])
+MAX_MECHS = 10 * int(EnvConfig.__dataclass_fields__["num_packs"].metadata["high"])
 TIMERS = {timer: number for number, timer in enumerate(weapons.Timer)}
 
 

@@ -290,7 +290,7 @@ class TrainConfig:
 
     @classmethod
     def gpu(cls, **overrides: Any) -> TrainConfig:
-        """Thousands of arenas on one accelerator, in some 20 GB of its memory (docs/gpu.md)."""
+        """Thousands of arenas on one accelerator, in some 20 GB of its memory, an estimate (docs/gpu.md)."""
         wide: dict[str, Any] = {"arenas": 8192, "devices": 0, "rollout_steps": 64, "updates": 400}
         # An update is half a million steps, so worlds are played out soon: an eighth of them is new every ten updates.
         worlds: dict[str, Any] = {"bank_size": 512, "bank_swap_every": 10, "bank_swap_size": 64}

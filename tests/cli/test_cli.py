@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from echelon_jax.cli.main import main
+from echelon_jax.native.call import load
 from echelon_jax.runs.checkpoint import CheckpointError
 from echelon_jax.runs.sinks import append_line
 
@@ -100,6 +101,34 @@ def test_an_existing_run_is_not_overwritten(capsys: pytest.CaptureFixture[str], 
 
 def test_the_gpu_preset_says_in_one_sentence_that_there_is_no_gpu(capsys: pytest.CaptureFixture[str]) -> None:
     assert "needs a GPU" in refused(capsys, "train", "--preset", "gpu")
+
+
+@pytest.mark.parametrize("command", [["train", "--preset", "smoke"], ["evaluate", "zoo:recruit"], ["bench"], ["watch"]])
+def test_unknown_kernels_are_refused_before_anything_is_made(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, command: list[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    if command == ["watch"]:  # has no flag of its own, so the variable says it
+        monkeypatch.setenv("ECHELON_KERNELS", "fast")
+    else:
+        command = [*command, "--kernels", "fast"]
+    said = refused(capsys, *command)
+    assert "must be" in said and "native, got 'fast'" in said
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_native_kernels_without_a_compiler_are_refused_in_one_sentence(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    load.cache_clear()
+    monkeypatch.setenv("ECHELON_NATIVE_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setenv("ECHELON_KERNELS", "xla")  # put back afterwards, whatever the command sets
+    monkeypatch.setenv("PATH", "")
+    monkeypatch.delenv("CXX", raising=False)
+    run = tmp_path / "run"
+    said = refused(capsys, "train", "--preset", "smoke", "--kernels", "native", "--run-dir", str(run))
+    assert "kernels must be xla on a machine without a C++ compiler" in said
+    assert not run.exists()
 
 
 def test_train_py_and_evaluate_py_are_the_same_commands() -> None:

@@ -17,6 +17,7 @@ from echelon_jax.config import EnvConfig
 from echelon_jax.env.interfaces import observation_layout
 from echelon_jax.env.modern.layout import SHOT_KINDS
 from echelon_jax.evaluation.behaviour import shots
+from echelon_jax.native.build import CannotBuild, compiler
 from echelon_jax.parity.exchange import row_of
 from echelon_jax.parity.fuzzing import fuzz
 from echelon_jax.parity.fuzzing.cases import Case, make_case
@@ -114,15 +115,25 @@ def check_random_states(step: fuzz.Stepper) -> None:
     assert struck["pulse laser"] >= 3 and struck["rail gun"] >= 3, struck
 
 
+def native_kernels() -> list[str]:
+    """`native` where this machine can build them: the two weapons need no line of native code."""
+    try:
+        compiler("cpu")
+    except CannotBuild:
+        return []
+    return ["native"]
+
+
 def main() -> None:
     """Every check, cheap ones first."""
     assert Path.cwd() in Path(echelon_jax.__file__).parents, "the changed copy of the package must be imported"
     assert observation_layout(CONFIG)["shot_0/kind"].size == len(SHOT_KINDS) == 5 and RAIL in SHOT_KINDS
     assert "pulse laser" in weapon_table() and "rail gun" in weapon_table()
     check_scripted()
-    step = fuzz.stepper(CONFIG)
-    check_scenes(step)
-    check_random_states(step)
+    for kernels in ("xla", *native_kernels()):
+        step = fuzz.stepper(CONFIG, fuzz.compile_step(CONFIG, kernels=kernels))
+        check_scenes(step)
+        check_random_states(step)
     print("both simulators agree")
 
 

@@ -27,24 +27,8 @@ struct Numbers {
   double dt;
 };
 
-// All arenas: first rows, and how long a row is.
-struct Batch {
-#define FIELD(type, group, name) type* group##_##name;
-  ECHELON_STATE(FIELD)
-#undef FIELD
-#define FIELD(type, group, name) const type* group##_##name;
-  ECHELON_INPUT(FIELD)
-  ECHELON_SHARED(FIELD)
-#undef FIELD
-#define FIELD(type, group, name) int32_t row_##group##_##name;
-  ECHELON_STATE(FIELD)
-  ECHELON_INPUT(FIELD)
-#undef FIELD
-  Numbers numbers;
-};
-
-// One arena: pointers to its own rows; the shared arrays and the numbers are the batch's.
-struct Arena {
+// Pointers to the arrays, each to a first row.
+struct Arrays {
 #define FIELD(type, group, name) type* group##_##name;
   ECHELON_STATE(FIELD)
 #undef FIELD
@@ -53,15 +37,24 @@ struct Arena {
   ECHELON_SHARED(FIELD)
 #undef FIELD
   Numbers n;
+};
+
+// All arenas: how long a row of each array is.
+struct Batch : Arrays {
+#define FIELD(type, group, name) int32_t row_##group##_##name;
+  ECHELON_STATE(FIELD)
+  ECHELON_INPUT(FIELD)
+#undef FIELD
+};
+
+// One arena: its own rows; what all arenas share is the batch's.
+struct Arena : Arrays {
   float dt;
 
-  HD Arena(const Batch& b, int64_t index) : n(b.numbers), dt(F(b.numbers.dt)) {
-#define FIELD(type, group, name) group##_##name = b.group##_##name + index * b.row_##group##_##name;
+  HD Arena(const Batch& batch, int64_t index) : Arrays(batch), dt(F(batch.n.dt)) {
+#define FIELD(type, group, name) group##_##name += index * batch.row_##group##_##name;
     ECHELON_STATE(FIELD)
     ECHELON_INPUT(FIELD)
-#undef FIELD
-#define FIELD(type, group, name) group##_##name = b.group##_##name;
-    ECHELON_SHARED(FIELD)
 #undef FIELD
   }
 };

@@ -139,6 +139,7 @@ HD void blast_voxels(const Arena& a, int weapon, Vec point) {
       }
 }
 
+// An impact with all that follows from it, in the order of docs/spec/rules.md 6.7.
 HD void strike(const Arena& a, const Impact& e, const float* rolls) {
   if (e.struck) damage_cell(a, e.x, e.y, e.z, a.rules_damage[e.weapon]);
   bool smoke = e.weapon == SMOKE;

@@ -30,7 +30,7 @@ template <class Candidate, class Sees>
 HD int nearest(const Arena& a, const Shooter& me, int focus, Candidate candidate, Sees visible) {
   bool refused[MAX_MECHS] = {};
   for (;;) {
-    int best = -1, best_turn = 0;
+    int best = -1;
     float closest = 0;
     for (int o = 0; o < a.n.mechs; ++o) {
       if (refused[o] || !enemies(a, me.mech, o) || !a.mechs_alive[o]) continue;
@@ -38,10 +38,9 @@ HD int nearest(const Arena& a, const Shooter& me, int focus, Candidate candidate
       if (!candidate(o, distance)) continue;
       if (a.n.honour_focus && o == focus) distance = -1.0f;
       if (best >= 0 && distance > closest) continue;
-      int turn = o == focus ? -1 : grid_rank(a, o);
-      if (best >= 0 && distance == closest && turn >= best_turn) continue;
+      bool tie = best >= 0 && distance == closest;
+      if (tie && (best == focus || (o != focus && grid_rank(a, best) < grid_rank(a, o)))) continue;
       best = o;
-      best_turn = turn;
       closest = distance;
     }
     if (best < 0 || visible(best)) return best;

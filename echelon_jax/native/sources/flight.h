@@ -54,6 +54,7 @@ HD Vec point_before_cell(Vec start, Vec end, int x, int y, int z) {
   return start + clip(entry - F(1e-4), 0.0f, 1.0f) * d;
 }
 
+// One update of one projectile, up to and including what it strikes.
 HD void update_projectile(const Arena& a, int slot, const float* ams, const float* rolls) {
   const int weapon = a.projectiles_weapon[slot], target = a.projectiles_target[slot], shooter = a.tables_slot_mech[slot];
   const Vec position = load(a.projectiles_position, slot);
@@ -118,6 +119,7 @@ HD void update_projectile(const Arena& a, int slot, const float* ams, const floa
   if (impact) strike(a, e, rolls);
 }
 
+// The phase; `ams` are the draws of point defence by launcher, ring and pack.
 HD void update_projectiles(const Arena& a, const float* ams, const float* rolls) {
   int64_t last = INT64_MIN;
   for (;;) {

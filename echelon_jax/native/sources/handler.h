@@ -30,31 +30,29 @@ inline ffi::Error batch_of(ffi::RemainingArgs args, ffi::RemainingRets rets, ffi
   }
   ECHELON_STATE(FIELD)
 #undef FIELD
-#define FIELD(type, group, name)                                               \
-  {                                                                            \
-    auto in = args.get<ffi::AnyBuffer>(arg++);                                 \
-    if (!in.has_value()) return fault(#group "." #name);                       \
-    batch.group##_##name = static_cast<const type*>(in->untyped_data());       \
-    batch.row_##group##_##name = row(*in);                                     \
-  }
-  ECHELON_INPUT(FIELD)
-#undef FIELD
-#define FIELD(type, group, name)                                         \
+  int32_t all = 0;  // the row of an array that all arenas share is never used
+#define READ(type, group, name, length)                                  \
   {                                                                      \
     auto in = args.get<ffi::AnyBuffer>(arg++);                           \
     if (!in.has_value()) return fault(#group "." #name);                 \
     batch.group##_##name = static_cast<const type*>(in->untyped_data()); \
+    length = row(*in);                                                   \
   }
+#define FIELD(type, group, name) READ(type, group, name, batch.row_##group##_##name)
+  ECHELON_INPUT(FIELD)
+#undef FIELD
+#define FIELD(type, group, name) READ(type, group, name, all)
   ECHELON_SHARED(FIELD)
 #undef FIELD
+#undef READ
 #define FIELD(name)                                        \
   {                                                        \
     if (number >= numbers.size()) return fault(#name);     \
-    batch.numbers.name = numbers[number++];                \
+    batch.n.name = numbers[number++];                      \
   }
   ECHELON_NUMBERS(FIELD)
 #undef FIELD
-  batch.numbers.dt = dt;
+  batch.n.dt = dt;
   return ffi::Error::Success();
 }
 

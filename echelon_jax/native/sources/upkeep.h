@@ -7,6 +7,7 @@ namespace echelon {
 
 HD void count_down(int32_t& timer) { timer = maximum(timer - 1, 0); }
 
+// One living mech. Returns whether it burns to death.
 HD bool upkeep_of(const Arena& a, int m) {
   const double dt = a.n.dt;
   const float cap = a.rules_heat_cap[m];
@@ -54,6 +55,7 @@ HD bool upkeep_of(const Arena& a, int m) {
   return dies;
 }
 
+// The phase; `rolls` are the wreck rolls where they are drawn.
 HD void upkeep(const Arena& a, const float* rolls) {
   bool dead[MAX_MECHS];
   bool any = false;
