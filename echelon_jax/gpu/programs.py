@@ -146,10 +146,11 @@ def update_program(config: EnvConfig, train: TrainConfig) -> Program:
 
 def train_program(config: EnvConfig, train: TrainConfig) -> Program:
     """The fused call: rollouts against the opponent, advantages, updates."""
-    trainer = make_train(AutoReset(Echelon(config)), train)
+    # The program is compiled for one GPU, whatever devices the compiling process has.
+    trainer = make_train(AutoReset(Echelon(config)), dataclasses.replace(train, devices=1))
     bank = abstract_bank(config, train.bank_size)
     params = EnvParams(rules=sim_rules(config), rewards=reward_weights(train, config), bank=bank)
-    state = jax.eval_shape(trainer.init, jax.eval_shape(lambda: jax.random.key(0)), params)
+    state = trainer.shapes(params)
     facts = {
         "rollout_steps": train.rollout_steps,
         "updates_per_call": train.updates_per_call,

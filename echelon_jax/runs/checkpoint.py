@@ -278,7 +278,7 @@ def restore(
 ) -> TrainState:
     """Return the TrainState saved at `path` (a checkpoint or a run directory), for the configured run.
 
-    `template` has the wanted shapes and dtypes: `jax.eval_shape(train.init, key, env_params)`. `fresh` makes the state
+    `template` has the wanted shapes and dtypes: `train.shapes(env_params)`. `fresh` makes the state
     of a new run. A checkpoint of an older format takes from it the leaves that it does not have (`migrations.NEW_LEAVES`).
 
     Raises:

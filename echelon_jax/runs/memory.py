@@ -212,7 +212,7 @@ def needs(config: TrainConfig, env_config: EnvConfig) -> Needs:
     bank = abstract_bank(env_config, config.bank_size)
     with jax.ensure_compile_time_eval():
         env_params = EnvParams(rules=sim_rules(env_config), rewards=reward_weights(config, env_config), bank=bank)
-    state = jax.eval_shape(trainer.init, jax.eval_shape(lambda: jax.random.key(0)), env_params)
+    state = trainer.shapes(env_params)
     runner, learner = state.runner_state, (state.params, state.optimizer)
     arenas, observation = tree_bytes(runner.env_state), tree_bytes(runner.observation)
     update = update_needs(config, env_config)

@@ -197,7 +197,7 @@ class Runner:
     def _first_state(self, trainer: Any, env_params: EnvParams) -> TrainState:
         key = jax.random.key(self.config.seed)
         if self.resumed is not None:
-            template = jax.eval_shape(trainer.init, key, env_params)
+            template = trainer.shapes(env_params)
             state = checkpoint.restore(
                 self.resumed.path, template, self.config, self.env_config, lambda: trainer.init(key, env_params)
             )

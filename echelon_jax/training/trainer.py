@@ -111,6 +111,7 @@ class Train:
         config, env_config: what it was made for.
         network, features: the policy and how it reads observations.
         init: (key, env_params) -> TrainState, compiled.
+        shapes: env_params -> the shapes and dtypes of a TrainState. `jax.eval_shape(init, ...)` fails with several devices.
         run_updates: (TrainState, env_params) -> (TrainState, Metrics stacked over `updates_per_call`), compiled; consumes
             the state that it is given.
         update: one update as a plain function, for tests and for larger programs.
@@ -125,6 +126,7 @@ class Train:
     network: Network
     features: Features
     init: Callable[[Key[Array, ""], EnvParams], TrainState]
+    shapes: Callable[[EnvParams], TrainState]
     run_updates: Callable[[TrainState, EnvParams], tuple[TrainState, Metrics]]
     update: Callable[[TrainState, EnvParams], tuple[TrainState, Metrics]]
     place: Callable[[TrainState, EnvParams], tuple[TrainState, EnvParams]]
@@ -387,12 +389,16 @@ def make_train(
     def placed_init(key: Key[Array, ""], env_params: EnvParams) -> TrainState:
         return place(compiled_init(key, env_params), env_params)[0]
 
+    def shapes(env_params: EnvParams) -> TrainState:
+        return jax.eval_shape(init, jax.eval_shape(lambda: jax.random.key(0)), env_params)
+
     return Train(
         config=config,
         env_config=env_config,
         network=actor_critic,
         features=features,
         init=compiled_init if mesh is None else placed_init,
+        shapes=shapes,
         run_updates=jax.jit(on_every_device(run_updates), donate_argnums=0, compiler_options=compiling.for_long_runs()),
         update=on_every_device(precise_update),
         place=place,

@@ -25,7 +25,7 @@ def trainer():
 
 @cache
 def template():
-    return jax.eval_shape(trainer().init, jax.random.key(0), fake_params())
+    return trainer().shapes(fake_params())
 
 
 def state_at(update: int):

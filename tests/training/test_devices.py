@@ -95,6 +95,13 @@ def learnt(trainer):
     return trainer.run_updates(state, params)
 
 
+def test_the_shapes_of_a_state_are_known_before_it_is_made(trainer):
+    """What a resumed run asks for."""
+    made = trainer.init(jax.random.key(TRAIN.seed), fake_params())
+    expected = jax.tree.map(lambda leaf: (leaf.shape, leaf.dtype), made)
+    assert jax.tree.map(lambda leaf: (leaf.shape, leaf.dtype), trainer.shapes(fake_params())) == expected
+
+
 def test_both_devices_hold_the_same_learner(learnt):
     state, _ = learnt
     shared = state.replace(runner_state=None)
