@@ -32,7 +32,7 @@ gpu-compile: $(VENV)/.run
 	  $(BIN)/python -m pip install -q --no-deps --upgrade --target $(GPU_COMPILE) $$($(BIN)/python -m echelon_jax.gpu.target)
 
 train: $(VENV)/.run
-	$(BIN)/python train.py --preset cpu $(TRAIN)
+	$(BIN)/python train.py --preset cpu --kernels auto $(TRAIN)
 
 train-gpu: $(VENV)/.cuda
 	$(BIN)/python train.py --preset gpu $(TRAIN)

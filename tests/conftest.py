@@ -1,6 +1,7 @@
 """Shared test set-up: one XLA thread per process, a persistent compilation cache, runs in memory, where golden data lives."""
 
 import ctypes
+import functools
 import gc
 import os
 import shutil
@@ -18,6 +19,7 @@ os.environ.setdefault(
     "JAX_NUM_CPU_DEVICES", "2"
 )  # for tests/training/test_devices.py; everything else runs on the first
 os.environ.setdefault("JAX_COMPILATION_CACHE_DIR", str(ROOT / ".cache" / "jax"))
+os.environ.setdefault("ECHELON_NATIVE_CACHE", str(ROOT / ".cache" / "native"))
 FEW_OPTIMISATIONS = (
     "JAX_DISABLE_MOST_OPTIMIZATIONS"  # in files without the marker `optimised`; set it to false for none
 )
@@ -92,6 +94,47 @@ def optimisation(request: pytest.FixtureRequest) -> None:
     os.environ[FEW_OPTIMISATIONS] = str(few).lower()
     if "jax" in sys.modules:
         sys.modules["jax"].config.update("jax_disable_most_optimizations", few)
+
+
+# Folders whose tests are about what lies around the simulation. They let native code play the game, which is in a program sooner
+# and plays faster in one of few optimisations; where it cannot be built, and in all other folders, XLA plays.
+AROUND_THE_SIMULATION = (
+    "agents",
+    "arena",
+    "cli",
+    "compat",
+    "evaluation",
+    "examples",
+    "export",
+    "live",
+    "runs",
+    "testing",
+    "training",
+)
+KERNELS = "ECHELON_KERNELS"
+
+
+@functools.cache
+def native_kernels() -> bool:
+    """Whether the native code can be built here, which this does."""
+    from echelon_jax.native.build import CannotBuild, build
+
+    try:
+        build("cpu")
+    except CannotBuild:
+        return False
+    return True
+
+
+@pytest.fixture(scope="module", autouse=True)
+def kernels(request: pytest.FixtureRequest) -> Iterator[None]:
+    """Choose what runs the simulation in a file of tests, and in the processes that it starts, unless ECHELON_KERNELS is set."""
+    if KERNELS in os.environ or request.path.parent.name not in AROUND_THE_SIMULATION or not native_kernels():
+        yield
+        return
+    os.environ[KERNELS] = "native"
+    yield
+    del os.environ[KERNELS]
 
 
 @pytest.fixture(scope="session")

@@ -46,7 +46,7 @@ class MatchCommand:
     threads: int = 0
     """XLA's CPU threads; 0 leaves the choice to XLA."""
     kernels: str | None = None
-    """What runs the simulation: `xla` (the default) or `native`, which needs a C++ compiler (docs/kernels.md)."""
+    """What runs the simulation: `xla` (the default), `native`, which needs a C++ compiler, or `auto` (docs/kernels.md)."""
 
     def run(self) -> int:
         """Play and print; returns the exit status."""
@@ -97,7 +97,7 @@ class PlayCommand:
     threads: int = 0
     """XLA's CPU threads; 0 leaves the choice to XLA."""
     kernels: str | None = None
-    """What runs the simulation: `xla` (the default) or `native`, which needs a C++ compiler (docs/kernels.md)."""
+    """What runs the simulation: `xla` (the default), `native`, which needs a C++ compiler, or `auto` (docs/kernels.md)."""
 
     def run(self) -> int:
         """Play, rate and print; returns the exit status."""

@@ -48,7 +48,7 @@ class BenchCommand:
     threads: int = 1
     """XLA's CPU threads; 0 leaves the choice to XLA."""
     kernels: str | None = None
-    """What runs the simulation: `xla` (the default) or `native`, which needs a compiler (docs/kernels.md)."""
+    """What runs the simulation: `xla` (the default), `native`, which needs a compiler, or `auto` (docs/kernels.md)."""
     compile_for: str | None = None
     """Measure nothing; compile for this GPU (`h100`), which need not be here, and count what it would run (docs/gpu.md)."""
     program: str = "env"

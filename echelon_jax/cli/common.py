@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import os
+import sys
 from typing import Any
 
 import tyro
@@ -12,9 +13,10 @@ from echelon_jax import jax_setup
 from echelon_jax.cli.errors import UsageError, checked
 from echelon_jax.cli.fields import given, override_flags
 from echelon_jax.config import INTERFACE_FIELDS, RULE_SETS, RULES, EnvConfig
-from echelon_jax.gpu.flags import set_gpu_flags
-from echelon_jax.native.choice import ENVIRONMENT_VARIABLE, chosen_kernels
+from echelon_jax.gpu.flags import gpu_expected, set_gpu_flags
+from echelon_jax.native.choice import ENVIRONMENT_VARIABLE, KERNELS, chosen_kernels
 
+AUTO = "auto"  # a value of flags that stand for what suits the machine
 OLD_RULE_SETS = {"mended": "revised"}  # names that earlier versions had
 EnvFlags: Any = override_flags(EnvConfig, "EnvFlags", ("num_packs", "observation_mode", *INTERFACE_FIELDS))
 
@@ -61,6 +63,33 @@ class GameFlags:
         return checked(EnvConfig, **fields)
 
 
+def settled_kernels(kernels: str | None = None) -> str:
+    """What runs the simulation, `xla` or `native`, for what a command was told.
+
+    Args:
+        kernels: `auto` is native kernels on a CPU for which they can be built, which this does, else `xla`; without a name
+            ECHELON_KERNELS, else `xla`.
+
+    Raises:
+        UsageError: for any other name.
+    """
+    if kernels not in (None, AUTO, *KERNELS):
+        raise UsageError(f"kernels must be {AUTO}, {' or '.join(KERNELS)}, got {kernels!r}")
+    if kernels != AUTO:
+        return checked(chosen_kernels, kernels)
+    if gpu_expected():
+        return "xla"  # no GPU has run the native kernels yet
+    from echelon_jax.native.build import CannotBuild, build
+
+    try:
+        build("cpu")
+    except CannotBuild as error:
+        reason = str(error).splitlines()[0].removesuffix(", got native")
+        print(f"note: xla runs the simulation. Native kernels are faster, but {reason}", file=sys.stderr)
+        return "xla"
+    return "native"
+
+
 def set_up_jax(threads: int = 0, cpu_devices: int = 1, kernels: str | None = None) -> None:
     """Set XLA's flags for a GPU, then JAX for this machine (`jax_setup.set_up_jax`); must run before the first computation.
 
@@ -68,12 +97,12 @@ def set_up_jax(threads: int = 0, cpu_devices: int = 1, kernels: str | None = Non
     kernels are built here, so that nothing is compiled where they cannot be.
 
     Args:
-        kernels: what runs the simulation in this process; without it the environment variable ECHELON_KERNELS, else `xla`.
+        kernels: what runs the simulation in this process, as `settled_kernels` takes it.
 
     Raises:
         UsageError: threads is below 0, there are no such kernels, or this machine cannot build them.
     """
-    name = checked(chosen_kernels, kernels)
+    name = settled_kernels(kernels)
     set_gpu_flags()
     checked(jax_setup.set_up_jax, threads, cpu_devices)
     os.environ[ENVIRONMENT_VARIABLE] = name

@@ -42,7 +42,7 @@ class ParityCommand:
     threads: int = 1
     """XLA's CPU threads; 0 leaves the choice to XLA."""
     kernels: str | None = None
-    """What runs the simulation: `xla` (the default) or `native`, which needs a compiler (docs/kernels.md)."""
+    """What runs the simulation: `xla` (the default), `native`, which needs a compiler, or `auto` (docs/kernels.md)."""
 
     def run(self) -> int:
         """Compare and print; returns 0 when all agrees or is explained, 1 when not.

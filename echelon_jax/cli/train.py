@@ -14,22 +14,23 @@ from typing import Any
 
 import tyro
 
-from echelon_jax.cli.common import GameFlags, set_up_jax
+from echelon_jax.cli.common import AUTO, GameFlags, set_up_jax, settled_kernels
 from echelon_jax.cli.configuration import read_configuration
 from echelon_jax.cli.errors import UsageError, checked
 from echelon_jax.cli.fields import given, override_flags
 from echelon_jax.config import EnvConfig
 from echelon_jax.fields import check_seed
-from echelon_jax.native.choice import chosen_kernels
 from echelon_jax.training.config import LEAGUE, PRESETS, TrainConfig
 from echelon_jax.training.devices import arenas_unit
 
 DEFAULT_PRESET = "cpu"
 _ADDRESS = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+:/")  # gs://bucket/run, of which Path has dropped a slash
 DEFAULT_SIZE = {"smoke": 28, "cpu": 40, "gpu": 60}
-AUTO = "auto"
 _FITTING = f"`{AUTO}` for as many as fit into the device's free memory (docs/scale.md); the run keeps the number."
-TrainFlags: Any = override_flags(TrainConfig, "TrainFlags", words={"arenas": (AUTO, _FITTING)})
+_SUITING = f"`{AUTO}` for `native` on a CPU that can have it, else `xla`; the run keeps which."
+TrainFlags: Any = override_flags(
+    TrainConfig, "TrainFlags", words={"arenas": (AUTO, _FITTING), "kernels": (AUTO, _SUITING)}
+)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -236,8 +237,9 @@ class TrainCommand:
         changes = given(self.train)
         if self._fits_memory:
             del changes["arenas"]
+        if saved is None or "kernels" in changes:
+            changes["kernels"] = settled_kernels(changes.get("kernels"))
         if saved is None:
-            changes.setdefault("kernels", checked(chosen_kernels))
             preset = self.preset or DEFAULT_PRESET
             from echelon_jax.training.reward_weights import preset_for
 

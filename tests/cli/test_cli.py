@@ -1,6 +1,7 @@
 """Wrong input to the commands: one sentence that names the field, exit status 2, before anything is compiled."""
 
 import json
+import shutil
 import subprocess
 import sys
 import tomllib
@@ -8,6 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from echelon_jax.cli import common
+from echelon_jax.cli.common import settled_kernels
 from echelon_jax.cli.main import main
 from echelon_jax.native.call import load
 from echelon_jax.runs.checkpoint import CheckpointError
@@ -115,6 +118,28 @@ def test_unknown_kernels_are_refused_before_anything_is_made(
     said = refused(capsys, *command)
     assert "must be" in said and "native, got 'fast'" in said
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(("compiler", "expected"), [("found", "native"), ("missing", "xla"), ("broken", "xla")])
+def test_automatic_kernels_are_native_where_they_can_be_built(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, compiler: str, expected: str
+) -> None:
+    if compiler == "found" and shutil.which("g++") is None:
+        pytest.skip("no g++ here")
+    if compiler == "missing":
+        monkeypatch.setenv("PATH", "")
+    if compiler != "found":
+        monkeypatch.setenv("ECHELON_NATIVE_CACHE", str(tmp_path))
+    monkeypatch.delenv("CXX", raising=False)
+    if compiler == "broken":
+        monkeypatch.setenv("CXX", shutil.which("false") or "/bin/false")
+    assert settled_kernels("auto") == expected
+    assert ("Native kernels are faster, but kernels must be xla" in capsys.readouterr().err) == (expected == "xla")
+
+
+def test_automatic_kernels_are_xla_where_a_gpu_is_expected(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(common, "gpu_expected", lambda: True)
+    assert settled_kernels("auto") == "xla"
 
 
 def test_native_kernels_without_a_compiler_are_refused_in_one_sentence(
