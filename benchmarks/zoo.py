@@ -10,19 +10,15 @@ list                what there is
 from __future__ import annotations
 
 import dataclasses
-import itertools
 import json
 import sys
-import tempfile
 from pathlib import Path
 from typing import Annotated, Any
 
 import tyro
 
+from echelon_jax.arena.pool import ANCHOR, LEVELS
 from echelon_jax.jax_setup import set_up_jax
-
-LEVELS = ("scripted:easy", "scripted:medium", "scripted:hard", "scripted:expert")
-ANCHOR = "scripted:medium"  # its rating is 1500 in every card
 
 
 @dataclasses.dataclass(frozen=True)
@@ -71,38 +67,16 @@ class Rate:
 
     def rated(self, names: list[str]) -> dict[str, dict[str, Any]]:
         """Ratings and scores of policies of one game."""
-        from echelon_jax.arena.games import pairing_of, play_pairs
-        from echelon_jax.arena.league import League
-        from echelon_jax.arena.rules import Rules
-        from echelon_jax.intervals import paired_score
+        from echelon_jax.arena.pool import rate_pool
 
-        with tempfile.TemporaryDirectory() as folder:
-            league = League.create(Path(folder) / "league", rules=Rules(commanders=1000))
-            policies = [league.add(f"zoo:{name}") for name in names]
-            agents = [league.add(level, role="anchor" if level == ANCHOR else "candidate") for level in LEVELS]
-            pairs = [*itertools.combinations(policies, 2), *itertools.product(policies, agents)]
-            pairs += list(itertools.combinations(agents, 2))
-            results: dict[tuple[str, str], list[Any]] = {}
-            for period in range(self.periods):
-                played = play_pairs(league, pairs, self.games, self.seed + period, progress=shown)
-                league.record([pairing_of(a, b, one.games) for (a, b), one in zip(pairs, played, strict=True)])
-                for (a, b), one in zip(pairs, played, strict=True):
-                    results.setdefault((a.name, b.name), []).append(one.games.result)
-            ratings = {e.name: e for e in league.read().entries}
-        out = {}
-        for entry in policies:
-            name, now = entry.name.removeprefix("zoo:"), ratings[entry.name]
-            against = {}
-            for level in LEVELS:
-                import numpy as np
-
-                result = np.concatenate(results[entry.name, level])
-                score, low, high = paired_score(result)
-                against[level] = {"games": len(result), "score": score, "low": low, "high": high}
-            margin = 1.96 * now.deviation
-            rating = {"rating": now.rating, "low": now.rating - margin, "high": now.rating + margin, "games": now.games}
-            out[name] = {"rating": {**rating, "anchor": ANCHOR}, "against": against}
-        return out
+        pool = rate_pool({f"zoo:{n}": f"zoo:{n}" for n in names}, self.games, self.periods, self.seed, LEVELS, shown)
+        return {
+            name: {
+                "rating": {**pool.rating(f"zoo:{name}"), "anchor": ANCHOR},
+                "against": {level: pool.score(f"zoo:{name}", level) for level in LEVELS},
+            }
+            for name in names
+        }
 
 
 @dataclasses.dataclass(frozen=True)
