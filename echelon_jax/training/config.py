@@ -275,18 +275,22 @@ class TrainConfig:
     @classmethod
     def cpu(cls, **overrides: Any) -> TrainConfig:
         """A run of some ten minutes on two cores, on 40 x 40 maps with five mechs a side (docs/results/learning.md)."""
-        sizes: dict[str, Any] = {"arenas": 64, "devices": 0, "rollout_steps": 128, "updates": 200, "bank_size": 128}
+        sizes: dict[str, Any] = {"arenas": 64, "devices": 0, "rollout_steps": 128, "updates": 300}
+        # With the same 128 worlds throughout, a team that won 99 % of its training games won 96 % on maps that it had not seen.
+        worlds: dict[str, Any] = {"bank_size": 128, "bank_swap_every": 10, "bank_swap_size": 16}
         update: dict[str, Any] = {"hidden": 64, "lstm": 64, "epochs": 2, "minibatches": 8}
         decay: dict[str, Any] = {"learning_rate_end": 0.1, "entropy_coefficient": 0.0015, "entropy_end": 0.1}
         # A loss that costs all from the start teaches mechs to die early, because a death ends what they answer for. So it
-        # costs little until they can fight. Then it costs all, and mechs answer for the result after their death as well.
+        # costs little until they can fight. Then it costs all, and mechs answer for the result after their death as well. Teams
+        # that win by fighting lose most of their other games by the zone's score, so the zone and the result count more at last.
         result: dict[str, Any] = {
-            "curriculum": "0 reward_loss=-3; 48 reward_loss=-5; 72 reward_loss=-10",
+            "curriculum": "0 reward_loss=-3; 48 reward_loss=-5; 72 reward_loss=-10; "
+            "140 reward_win=15 reward_loss=-15 reward_zone=0.2",
             "after_death": 1.0,
             "after_death_start": 48,
             "after_death_ramp": 32,
         }
-        return cls(**{**sizes, **update, **decay, **result, "validation_every": 40, **overrides})
+        return cls(**{**sizes, **worlds, **update, **decay, **result, "validation_every": 50, **overrides})
 
     @classmethod
     def gpu(cls, **overrides: Any) -> TrainConfig:
@@ -299,7 +303,8 @@ class TrainConfig:
         result: dict[str, Any] = {
             "entropy_coefficient": 0.0015,
             "entropy_end": 0.1,
-            "curriculum": "0 reward_loss=-3; 50 reward_loss=-5; 75 reward_loss=-10",
+            "curriculum": "0 reward_loss=-3; 50 reward_loss=-5; 75 reward_loss=-10; "
+            "150 reward_win=15 reward_loss=-15 reward_zone=0.2",
             "after_death": 1.0,
             "after_death_start": 50,
             "after_death_ramp": 30,
