@@ -273,6 +273,8 @@ class Runner:
             state, metrics = call(state, env_params)
             update += config.updates_per_call
             calls += 1
+            if waiting is not None:
+                report(*waiting)  # before new worlds, which wait for the call in progress, so that its time is not counted here
             swap = config.bank_swaps(update)
             if swap > config.bank_swaps(update - config.updates_per_call):
                 start = swapped_slice(swap, slices) * slice_size
@@ -280,8 +282,6 @@ class Runner:
                 self.worlds[swapped_slice(swap, slices)] = _slice_digests(worlds, 1)[0]
                 bank = env.replace_worlds(env_params.bank, start, worlds)
                 env_params = env_params.replace(bank=bank)
-            if waiting is not None:
-                report(*waiting)
             if self.companion is not None:
                 state = self.companion.after_call(state)
             waiting = update, metrics, {} if self.companion is None else self.companion.metrics()
