@@ -23,7 +23,7 @@ from echelon_jax.training.config import TrainConfig
 from echelon_jax.training.metrics import Metrics, no_sums
 from echelon_jax.training.ppo import UpdateMetrics
 from echelon_jax.worldgen.bank import WorldBankFeeder
-from helpers.checkpoint_states import state_at
+from helpers.checkpoint_states import state_at, template
 
 ENV = EnvConfig.original(size_x=20, size_y=20, size_z=8)
 CONFIG = TrainConfig(
@@ -59,6 +59,7 @@ def make_up(monkeypatch: pytest.MonkeyPatch) -> None:
         network=types.SimpleNamespace(head_names=("action",)),
         guard_names=guard.Names((), (), (), ("action",)),
         init=lambda key, env_params: state_at(0),
+        shapes=lambda env_params: template(),
         update=None,
         members=(),
         place=lambda state, env_params: (state, env_params),

@@ -87,7 +87,7 @@ def test_a_preset_keeps_its_curriculum_only_where_the_game_pays_what_it_changes_
     assert "reward_loss" in curriculum
     revised, original = EnvConfig.revised(), EnvConfig.original()
     assert preset_for("cpu", revised).curriculum == curriculum
-    assert preset_for("cpu", revised, reward_win=12.0).curriculum == curriculum
+    assert preset_for("cpu", revised, reward_death=-0.4).curriculum == curriculum
     assert preset_for("cpu", revised, reward_loss=-4.0).curriculum == ""
     assert preset_for("cpu", original).curriculum == ""
     assert preset_for("cpu", original, curriculum="0 fire=0.5").curriculum == "0 fire=0.5"
