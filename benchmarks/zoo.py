@@ -31,13 +31,17 @@ class Add:
     """A run or a checkpoint."""
     about: str = ""
     """One sentence about it."""
+    start_from: str | None = None
+    """The policy that its training started from, `zoo:NAME`; `train` starts from it too."""
 
     def run(self) -> None:
         from echelon_jax.runs import zoo
         from echelon_jax.runs.checkpoint import load_policy
 
         policy = load_policy(self.policy)
-        told = {"text": self.about, "extra": {k: v for k, v in policy.extra.items() if k != "games"}}
+        told = {"text": self.about, "extra": {k: v for k, v in policy.extra.items() if k not in ("games", "companion")}}
+        if self.start_from is not None:
+            told["start_from"] = self.start_from
         print(zoo.write(self.name, policy, told))
 
 
@@ -89,12 +93,18 @@ class Train:
     """Directory of the run; by default runs/zoo-NAME."""
 
     def run(self) -> None:
+        from echelon_jax.arena.run_league import RunLeague
         from echelon_jax.runs import migrations, zoo
         from echelon_jax.runs.runner import Runner
+        from echelon_jax.training.config import LEAGUE
 
         card = zoo.card(self.name)
         config, env_config = migrations.train_config(card["train"]), migrations.env_config(card["env"])
-        Runner(self.run_dir or Path("runs") / f"zoo-{self.name}", config, env_config).train()
+        run_dir, start = self.run_dir or Path("runs") / f"zoo-{self.name}", card["about"].get("start_from")
+        options: dict[str, Any] = {} if start is None else {"start_from": Path(start)}
+        if config.opponent == LEAGUE:
+            options["companion"] = RunLeague(run_dir, config, env_config)
+        Runner(run_dir, config, env_config, **options).train()
 
 
 @dataclasses.dataclass(frozen=True)

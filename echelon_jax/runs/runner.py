@@ -26,6 +26,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from echelon_jax.agents.registry import is_zoo_name
 from echelon_jax.config import EnvConfig
 from echelon_jax.env.autoreset import AutoReset
 from echelon_jax.env.environment import Echelon
@@ -136,7 +137,8 @@ class Runner:
             try:
                 identity: dict[str, Any] = {"run": uuid.uuid4().hex[:12]}
                 if self.start_from is not None:
-                    identity["start_from"] = str(self.start_from.absolute())
+                    named = is_zoo_name(self.start_from)
+                    identity["start_from"] = str(self.start_from if named else self.start_from.absolute())
                 self.claim = directory.tell(self.run_dir, self.claim, self.config, self.env_config, identity)
                 more = self.sinks(self.run_dir, self.claim.described or describe(self.config, self.env_config))
                 return self._train(more)
@@ -274,7 +276,9 @@ class Runner:
             update += config.updates_per_call
             calls += 1
             if waiting is not None:
-                report(*waiting)  # before new worlds, which wait for the call in progress, so that its time is not counted here
+                report(
+                    *waiting
+                )  # before new worlds, which wait for the call in progress, so that its time is not counted here
             swap = config.bank_swaps(update)
             if swap > config.bank_swaps(update - config.updates_per_call):
                 start = swapped_slice(swap, slices) * slice_size

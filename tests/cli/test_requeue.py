@@ -97,21 +97,23 @@ def test_a_bare_resume_goes_on_to_the_length_that_was_last_told(
     assert json.loads(capsys.readouterr().out)[0]["planned"] == 8
 
 
+@pytest.mark.parametrize("start", ["other", "zoo:recruit"])
 def test_a_start_from_another_policy_is_remembered_by_the_run_that_must_start_again(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, start: str
 ) -> None:
+    other = tmp_path / start if start == "other" else Path(start)
     monkeypatch.setattr(runner, "load_fitting", lambda path, config, env_config: path)
     began: list[Path] = []
     monkeypatch.setattr(runner, "warm", lambda state, policy: (began.append(policy), state)[1])
     step(monkeypatch, stop_after(0))
     with pytest.raises(MemoryError):
-        main([*TINY, "--run-dir", str(tmp_path / "run"), "--start-from", str(tmp_path / "other"), "--resume"])
+        main([*TINY, "--run-dir", str(tmp_path / "run"), "--start-from", str(other), "--resume"])
     step(monkeypatch, stop_early(1))
     assert main(["train", "--resume", "--run-dir", str(tmp_path / "run")]) == 0
-    assert began == [tmp_path / "other"] * 2
+    assert began == [other] * 2
     step(monkeypatch, call)
     assert main(["train", "--resume", "--run-dir", str(tmp_path / "run")]) == 0
-    assert began == [tmp_path / "other"] * 2  # a checkpoint has its own policy
+    assert began == [other] * 2  # a checkpoint has its own policy
 
 
 def test_an_unusable_service_for_metrics_leaves_nothing_behind(
