@@ -47,6 +47,7 @@ PROGRAMS = (
     Budgeted("environment, revised rules, native kernels, 256 arenas", "env", "revised", 256, "native"),
     Budgeted("fused training call, native kernels, 64 arenas", "train", "revised", 64, "native"),
     Budgeted("modern policy, 256 arenas", "policy", "revised", 256),
+    Budgeted("league of eight policies, 256 arenas", "league", "revised", 256),
     Budgeted("learner's update, modern policy, 256 arenas", "update", "revised", 256),
 )
 
