@@ -275,10 +275,9 @@ class Runner:
             state, metrics = call(state, env_params)
             update += config.updates_per_call
             calls += 1
+            # Before new worlds: they wait for the call in progress, whose time is not this one's.
             if waiting is not None:
-                report(
-                    *waiting
-                )  # before new worlds, which wait for the call in progress, so that its time is not counted here
+                report(*waiting)
             swap = config.bank_swaps(update)
             if swap > config.bank_swaps(update - config.updates_per_call):
                 start = swapped_slice(swap, slices) * slice_size
