@@ -94,6 +94,7 @@ class Train:
 
     def run(self) -> None:
         from echelon_jax.arena.run_league import RunLeague
+        from echelon_jax.evaluation.validation import Validator
         from echelon_jax.runs import migrations, zoo
         from echelon_jax.runs.runner import Runner
         from echelon_jax.training.config import LEAGUE
@@ -101,7 +102,7 @@ class Train:
         card = zoo.card(self.name)
         config, env_config = migrations.train_config(card["train"]), migrations.env_config(card["env"])
         run_dir, start = self.run_dir or Path("runs") / f"zoo-{self.name}", card["about"].get("start_from")
-        options: dict[str, Any] = {} if start is None else {"start_from": Path(start)}
+        options: dict[str, Any] = {"validator": Validator, "start_from": None if start is None else Path(start)}
         if config.opponent == LEAGUE:
             options["companion"] = RunLeague(run_dir, config, env_config)
         Runner(run_dir, config, env_config, **options).train()

@@ -274,9 +274,9 @@ class TrainConfig:
 
     @classmethod
     def cpu(cls, **overrides: Any) -> TrainConfig:
-        """A run of some ten minutes on two cores, on 40 x 40 maps with five mechs a side (docs/results/learning.md)."""
+        """Some ten minutes on two cores with native kernels, on 40 x 40 maps, five mechs a side (docs/results/learning.md)."""
         sizes: dict[str, Any] = {"arenas": 64, "devices": 0, "rollout_steps": 128, "updates": 300}
-        # With the same 128 worlds throughout, a team that won 99 % of its training games won 96 % on maps that it had not seen.
+        # So that a team does not learn 128 maps by heart: one that won 99 % of its training games on them won 96 % on others.
         worlds: dict[str, Any] = {"bank_size": 128, "bank_swap_every": 10, "bank_swap_size": 16}
         update: dict[str, Any] = {"hidden": 64, "lstm": 64, "epochs": 2, "minibatches": 8}
         decay: dict[str, Any] = {"learning_rate_end": 0.1, "entropy_coefficient": 0.0015, "entropy_end": 0.1}
