@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import runpy
 from pathlib import Path
 
 import jax
@@ -17,7 +18,10 @@ from echelon_jax.evaluation.matches import evaluate, opponent_player
 from echelon_jax.runs import zoo
 from echelon_jax.runs.checkpoint import CheckpointError, load_policy
 from echelon_jax.runs.policy import Policy
+from echelon_jax.runs.runner import Runner
 from echelon_jax.runs.zoo import ZooError
+
+ZOO_TOOL = Path(__file__).parents[2] / "benchmarks" / "zoo.py"
 
 
 @pytest.fixture
@@ -100,3 +104,17 @@ def test_the_score_of_a_card_still_holds(name: str) -> None:
     told = zoo.card(name)["against"][level]
     found = evaluate(f"zoo:{name}", level, games=40, seed=7).against[level]
     assert found["score_low"] <= told["high"] and told["low"] <= found["score_high"]
+
+
+@pytest.mark.parametrize("name", zoo.names())
+def test_every_policy_can_be_trained_anew_from_its_card(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Up to the first update: the run is accepted, with the opponent and the start that the card names."""
+    made: list[Runner] = []
+    monkeypatch.setattr(Runner, "train", lambda self: made.append(self))
+    runpy.run_path(str(ZOO_TOOL))["Train"](name, tmp_path).run()
+    start = zoo.card(name)["about"].get("start_from")
+    assert made[0].config == zoo.load(name).config
+    assert made[0].start_from == (None if start is None else Path(start))
+    assert (made[0].companion is not None) == (made[0].config.opponent == "league")
