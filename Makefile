@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 TRAIN ?=
 
-.PHONY: setup train train-gpu gpu-compile test test-all lint bench soak fuzz kill-test pages site clean
+.PHONY: setup train train-gpu gpu-compile test test-slow test-all lint bench soak fuzz kill-test pages site clean
 
 setup: $(VENV)/.run
 
@@ -41,6 +41,10 @@ test: $(VENV)/.dev
 	$(BIN)/ruff check .
 	$(BIN)/mypy
 	$(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder
+
+# What takes minutes and is left out of `make test`.
+test-slow: $(VENV)/.dev
+	$(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder -m 'slow and not golden'
 
 # Everything: the whole golden set (ECHELON_GOLDEN) and the slow tests as well.
 test-all: $(VENV)/.dev

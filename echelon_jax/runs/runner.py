@@ -55,7 +55,7 @@ from echelon_jax.training import guard
 from echelon_jax.training.config import TrainConfig
 from echelon_jax.training.curriculum import parse, values_at
 from echelon_jax.training.metrics import Metrics, summarize
-from echelon_jax.training.reward_weights import reward_weights
+from echelon_jax.training.reward_weights import check_curriculum, reward_weights, weights_with
 from echelon_jax.training.trainer import LinearSchedule, Train, TrainState, make_train
 from echelon_jax.worldgen.bank import WorldArrays, WorldBankFeeder, swapped_slice
 
@@ -111,8 +111,7 @@ class Runner:
         self.measured: dict[str, float | None] = {"seconds/compile": None, "seconds/rollout": None}
         self.progress = Progress(config, env_config, run_dir) if progress is None else progress
         self.stages = parse(config.curriculum)
-        for stage in self.stages:  # what a reward does not have is said before anything is written
-            self._rewards(values_at(self.stages, stage.update))
+        check_curriculum(config, env_config)  # what a reward does not have is said before anything is written
         make_network(config, env_config)  # refuses what does not go together, before anything is written
         self.validations = Validations(validator, config, env_config)
         self.stopped = False
@@ -315,12 +314,8 @@ class Runner:
             fire = jnp.float32(values["fire"])
             state = state.replace(opponent_fire=LinearSchedule(fire, jnp.copy(fire), jnp.float32(0.0)))
         if any(name != "fire" for name in values):
-            env_params = env_params.replace(rewards=self._rewards(values))
+            env_params = env_params.replace(rewards=weights_with(self.config, self.env_config, values))
         return state, env_params
-
-    def _rewards(self, values: dict[str, float]) -> Any:
-        changed: dict[str, Any] = {name: value for name, value in values.items() if name != "fire"}
-        return reward_weights(dataclasses.replace(self.config, **changed), self.env_config)
 
     def _remembered(self) -> dict[str, Any]:
         return {} if self.companion is None else {"companion": self.companion.remember()}

@@ -16,7 +16,7 @@ from echelon_jax.env.reward_terms import term_rewards
 from echelon_jax.env.state import EnvState
 from echelon_jax.sim.rules import sim_rules
 from echelon_jax.training.config import TrainConfig
-from echelon_jax.training.curriculum import REWARD_WEIGHTS, parse
+from echelon_jax.training.curriculum import REWARD_WEIGHTS, parse, values_at
 
 
 def reward_weights(config: TrainConfig, env_config: EnvConfig) -> Any:
@@ -40,6 +40,30 @@ def reward_weights(config: TrainConfig, env_config: EnvConfig) -> Any:
     weights = weights.replace(**changed)
     reward.check_weights(env_config, weights, config.gamma)
     return weights
+
+
+def weights_with(config: TrainConfig, env_config: EnvConfig, values: dict[str, float]) -> Any:
+    """Return the weights of a run where its curriculum has set `values` (training/curriculum.py:values_at).
+
+    Raises:
+        ValueError: as `reward_weights`.
+    """
+    changed: dict[str, Any] = {name: value for name, value in values.items() if name != "fire"}
+    return reward_weights(dataclasses.replace(config, **changed), env_config)
+
+
+def check_curriculum(config: TrainConfig, env_config: EnvConfig) -> None:
+    """Refuse a curriculum whose weights the game's reward does not have or does not allow together.
+
+    Raises:
+        ValueError: one sentence that names the stage.
+    """
+    stages = parse(config.curriculum)
+    for stage in stages:
+        try:
+            weights_with(config, env_config, values_at(stages, stage.update))
+        except ValueError as error:
+            raise ValueError(f"curriculum must fit the game's reward from update {stage.update} on: {error}") from error
 
 
 def preset_for(name: str, env_config: EnvConfig, **overrides: Any) -> TrainConfig:

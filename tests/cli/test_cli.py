@@ -45,6 +45,8 @@ def refused(capsys: pytest.CaptureFixture[str], *argv: str) -> str:
         (["train", "--seeds", "0"], "seeds"),
         (["train", "--reward-win", "1"], "win"),
         (["train", "--rules", "original", "--reward-win", "1"], "reward_win"),
+        (["train", "--reward-zone", "0.9"], "win + death - draw"),
+        (["train", "--curriculum", "0 reward_zone=0.9"], "curriculum must fit the game's reward from update 0 on"),
         (["runs", "nowhere"], "nowhere"),
         (["train", "--gamma", "1.5"], "gamma"),
         (["train", "--save-every", "0"], "save-every"),

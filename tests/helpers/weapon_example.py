@@ -11,6 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 
 import echelon_jax
+from echelon_jax import compiling
 from echelon_jax.agents.base import AgentParams
 from echelon_jax.agents.scripted import Scripted
 from echelon_jax.config import EnvConfig
@@ -130,6 +131,7 @@ def main() -> None:
     assert observation_layout(CONFIG)["shot_0/kind"].size == len(SHOT_KINDS) == 5 and RAIL in SHOT_KINDS
     assert "pulse laser" in weapon_table() and "rail gun" in weapon_table()
     check_scripted()
+    compiling.as_xla_does = compiling.for_short_runs  # two steps are compiled and hardly run
     for kernels in ("xla", *native_kernels()):
         step = fuzz.stepper(CONFIG, fuzz.compile_step(CONFIG, kernels=kernels))
         check_scenes(step)

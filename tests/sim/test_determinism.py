@@ -55,7 +55,9 @@ def result(cases):
     return play(cases)
 
 
-@pytest.mark.parametrize("arenas", [(4,), (2, 5, 7)], ids=["width 1", "width 3"])
+@pytest.mark.parametrize(
+    "arenas", [pytest.param((4,), marks=pytest.mark.slow, id="width 1"), pytest.param((2, 5, 7), id="width 3")]
+)
 def test_an_arena_gives_the_same_bits_in_a_batch_of_any_width(cases, result, arenas):
     assert unequal(play(rows(cases, arenas)), rows(result, arenas)) == []
 

@@ -13,6 +13,7 @@ import pytest
 from helpers.fuzz_step import CONFIG, compiled
 from helpers.trees import disagreeing, unequal
 
+from echelon_jax import compiling
 from echelon_jax.config import EnvConfig
 from echelon_jax.parity.exchange import stack
 from echelon_jax.parity.fuzzing.cases import make_case
@@ -62,8 +63,9 @@ def test_random_widths_of_queues_give_the_same_bits():
         assert unequal(one, other) == []
 
 
-def test_random_widths_of_fixed_rounds_give_the_same_result():
+def test_random_widths_of_fixed_rounds_give_the_same_result(monkeypatch):
     """Under the revised rules; a recorded episode does the same for the original's (tests/parity/test_parity.py)."""
+    monkeypatch.setattr(compiling, "as_xla_does", compiling.for_short_runs)  # last bits are not compared
     config = EnvConfig(observation_mode="partial")
     widths = random_widths(21, fixed_rounds=True)
     for one, other in results(config, compile_step(config), compile_step(config, WIDTH, widths)):

@@ -82,6 +82,15 @@ def test_a_curriculum_of_weights_that_the_reward_lacks_is_refused_before_anythin
     assert not (tmp_path / "run").exists()
 
 
+def test_a_curriculum_whose_weights_break_a_bound_of_the_reward_is_refused_with_its_stage():
+    from echelon_jax.training.reward_weights import check_curriculum
+
+    config = TrainConfig(curriculum="0 reward_zone=0.1; 20 reward_zone=0.9")
+    with pytest.raises(ValueError, match=r"curriculum must fit the game's reward from update 20 on: win \+ death - draw"):
+        check_curriculum(config, EnvConfig.revised())
+    check_curriculum(TrainConfig(curriculum="0 reward_zone=0.9 reward_win=60"), EnvConfig.revised())
+
+
 def test_a_preset_keeps_its_curriculum_only_where_the_game_pays_what_it_changes_and_nobody_set_it():
     curriculum = TrainConfig.cpu().curriculum
     assert "reward_loss" in curriculum
