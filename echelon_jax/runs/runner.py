@@ -10,7 +10,6 @@ RUN/.lock              held by the process that trains
 
 from __future__ import annotations
 
-import dataclasses
 import hashlib
 import signal
 import threading

@@ -12,8 +12,9 @@ from rich.console import Console
 
 from echelon_jax import compiling
 from echelon_jax.cli.errors import UsageError
-from echelon_jax.cli.parity import SECTIONS, ParityCommand
+from echelon_jax.cli.parity import ParityCommand
 from echelon_jax.parity import page
+from echelon_jax.parity.comparison import compare_all
 from echelon_jax.parity.fuzzing import fuzz
 from echelon_jax.parity.fuzzing.shapes import pair_of_turn, shapes
 from echelon_jax.parity.recorded.compare import compare, near, same

@@ -86,7 +86,9 @@ def test_a_curriculum_whose_weights_break_a_bound_of_the_reward_is_refused_with_
     from echelon_jax.training.reward_weights import check_curriculum
 
     config = TrainConfig(curriculum="0 reward_zone=0.1; 20 reward_zone=0.9")
-    with pytest.raises(ValueError, match=r"curriculum must fit the game's reward from update 20 on: win \+ death - draw"):
+    with pytest.raises(
+        ValueError, match=r"curriculum must fit the game's reward from update 20 on: win \+ death - draw"
+    ):
         check_curriculum(config, EnvConfig.revised())
     check_curriculum(TrainConfig(curriculum="0 reward_zone=0.9 reward_win=60"), EnvConfig.revised())
 
