@@ -2,10 +2,11 @@
 
 CPU and wall time of a decision of all opponents, alternatives in turns in one process, the best of several rounds:
 
-one         one policy for all arenas
-passes      every policy for all arenas, and the right one is kept
-per arena   the parameters of each arena are gathered
-blocks N    arenas in blocks of N by their policy (`training/league/blocks.py`)
+one             one policy for all arenas
+passes          every policy for all arenas, and the right one is kept
+per arena       the parameters of each arena are gathered
+side by side N  arenas in blocks of N by their policy, all blocks at once, as on a GPU (`training/league/blocks.py`)
+in turn N       the same blocks, one after the other, as on a CPU
 """
 
 from __future__ import annotations
@@ -49,7 +50,7 @@ class SelfPlay:
         from echelon_jax.policies.normalize import empty_moments
         from echelon_jax.policies.registry import make_network
         from echelon_jax.training.config import TrainConfig
-        from echelon_jax.training.league.blocks import block_size, into_blocks, take
+        from echelon_jax.training.league.blocks import block_size, into_blocks, run_blocks
 
         game, count = EnvConfig(size_x=40, size_y=40), self.policies
         network = make_network(TrainConfig(hidden=self.width, lstm=self.width), game)
@@ -79,11 +80,11 @@ class SelfPlay:
             out = [alone(jax.tree.map(lambda x: x[i], stack), *inputs) for i in range(count)]  # noqa: B023
             return jax.tree.map(lambda *x: jnp.stack(x)[group, jnp.arange(self.arenas)], *out)
 
-        def blocks(size: int) -> Callable[..., Any]:
+        def blocks(size: int, in_turn: bool) -> Callable[..., Any]:
             def act(stack: Any, group: Any, carry: Any, *others: Any) -> Any:
                 found = into_blocks(group, count, size)
                 inputs = jax.tree.map(found.gather, (carry, *others))
-                after, actions = jax.vmap(alone)(take(stack, found.group), *inputs)
+                after, actions = run_blocks(lambda own, block: alone(own, *block), stack, found, inputs, in_turn)
                 nothing = jnp.zeros((self.arenas, *actions.shape[2:]))
                 return jax.tree.map(found.scatter, after, carry), found.scatter(actions, nothing)
 
@@ -102,8 +103,9 @@ class SelfPlay:
 
         carry = network.initial_carry(*rows)
         usual = block_size(self.arenas, count)
-        sizes = {f"blocks {n}": blocks(n) for n in sorted({*self.blocks, usual})}
-        ways = {"one": one, "passes": passes, "per arena": blocks(1), **sizes}
+        tried = sorted({*self.blocks, usual})
+        sizes = {f"{way} {n}": blocks(n, way == "in turn") for way in ("side by side", "in turn") for n in tried}
+        ways = {"one": one, "passes": passes, "per arena": blocks(1, False), **sizes}
         compiled = {name: timed(act) for name, act in ways.items()}
         best, wall = (dict.fromkeys(ways, float("inf")) for _ in range(2))
         for _ in range(self.rounds):
@@ -115,7 +117,7 @@ class SelfPlay:
         for name, seconds in best.items():
             row = {"way": name, "ms": round(1e3 * seconds, 3), "of one": round(seconds / best["one"], 2)}
             row |= {"wall ms": round(1e3 * wall[name], 3), "wall of one": round(wall[name] / wall["one"], 2)}
-            print(json.dumps(row | {"usual": name == f"blocks {usual}"}), flush=True)
+            print(json.dumps(row | {"usual": name.endswith(f" {usual}")}), flush=True)
 
 
 if __name__ == "__main__":

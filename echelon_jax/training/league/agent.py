@@ -1,7 +1,7 @@
 """The league as one opponent: every arena draws a member for each episode and keeps it, with a memory of that member's own.
 
-Members are the current policy, the frozen policies in slots, and agents by name. All policies act in one batched call over
-blocks of arenas (`blocks`). Agents of one class whose numbers may differ from arena to arena, such as the skill levels, act in
+Members are the current policy, the frozen policies in slots, and agents by name. The policies act on blocks of arenas
+(`blocks`). Agents of one class whose numbers may differ from arena to arena, such as the skill levels, act in
 one call too.
 """
 
@@ -23,7 +23,8 @@ from echelon_jax.env.interfaces import action_layout
 from echelon_jax.env.state import EnvParams, EnvState
 from echelon_jax.policies.acting import decide
 from echelon_jax.policies.network import Network
-from echelon_jax.training.league.blocks import block_size, into_blocks, take
+from echelon_jax.sim.widths import loop_widths
+from echelon_jax.training.league.blocks import block_size, into_blocks, run_blocks
 from echelon_jax.training.league.draw import DrawConfig, weights
 from echelon_jax.training.league.state import FrozenPolicy, LeagueState, drawable
 from echelon_jax.training.sides import all_rows, opponent_rows
@@ -222,12 +223,15 @@ class LeagueAgent:
 
         groups = 1 + self.slots
         blocks = into_blocks(member, groups, self.size or block_size(arenas, groups))
-        block = jax.vmap(arena, in_axes=(None, 0, 0, 0))
-        after, actions = jax.vmap(block)(
-            take(numbers.policies, blocks.group),
-            jax.tree.map(blocks.gather, carry),
-            blocks.gather(own),
-            blocks.gather(keys),
+        inputs = jax.tree.map(blocks.gather, carry), blocks.gather(own), blocks.gather(keys)
+        after, actions = run_blocks(
+            lambda policy, block: jax.vmap(arena, in_axes=(None, 0, 0, 0))(policy, *block),
+            numbers.policies,
+            blocks,
+            inputs,
+            in_turn=not loop_widths(
+                arenas
+            ).fixed_rounds,  # as the loops of the simulation: a GPU would launch each block alone
         )
         nothing = jnp.zeros((arenas, team, action_layout(self.config).size), jnp.float32)
         return jax.tree.map(blocks.scatter, after, carry), blocks.scatter(actions, nothing)

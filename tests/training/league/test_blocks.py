@@ -5,7 +5,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from echelon_jax.training.league.blocks import block_count, block_size, into_blocks
+from echelon_jax.training.league.blocks import block_count, block_size, into_blocks, run_blocks
 
 GROUPS = 4
 
@@ -44,3 +44,26 @@ def test_the_usual_size_leaves_at_most_half_as_many_places_empty_as_there_are_ar
         for arenas in (2 * groups, 64, 2048):
             size = block_size(arenas, groups)
             assert block_count(arenas, groups, size) * size <= 1.5 * arenas or size == 1
+
+
+@pytest.mark.parametrize("in_turn", [True, False])
+def test_every_arena_gets_what_the_parameters_of_its_group_make_of_it(in_turn: bool) -> None:
+    scale, rows = jnp.array([2.0, 3.0, 5.0, 7.0]), jnp.arange(1.0, 11.0)
+
+    @jax.jit
+    def scaled(group: jax.Array) -> jax.Array:
+        found = into_blocks(group, GROUPS, 3)
+        made = run_blocks(lambda factor, block: factor * block, scale, found, found.gather(rows), in_turn)
+        return found.scatter(made, jnp.zeros_like(rows))
+
+    for group in splits(10):
+        inside = (group >= 0) & (group < GROUPS)
+        expected = np.where(inside, np.asarray(scale)[np.clip(group, 0, GROUPS - 1)] * np.asarray(rows), 0.0)
+        np.testing.assert_array_equal(scaled(jnp.asarray(group, jnp.int32)), expected)
+
+
+def test_the_blocks_that_hold_an_arena_come_first() -> None:
+    for group in splits(16):
+        found = into_blocks(jnp.asarray(group, jnp.int32), GROUPS, 4)
+        holding = {int(place) // 4 for place in np.asarray(found.place) if place < found.arena.size}
+        assert set(np.flatnonzero(np.asarray(found.used))) == holding
