@@ -94,8 +94,8 @@ def print_plan(
     table.add_row("network", f"{c.network}, {network_size(make_network(c, e), e.team_size)}")
     table.add_row(
         "rollout",
-        f"{c.rollout_steps} decisions x {c.arenas} arenas x {e.team_size} mechs = "
-        f"{c.decisions_per_update * e.team_size:,} decisions of mechs",
+        f"{c.rollout_steps} decisions x {c.arenas} arenas x {c.seats // c.arenas * e.team_size} mechs = "
+        f"{c.rollout_steps * c.seats * e.team_size:,} decisions of mechs",
     )
     parts = f" in {c.accumulate} parts" if c.accumulate > 1 else ""
     again = ", activations computed again" if c.remat else ""

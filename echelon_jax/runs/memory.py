@@ -117,19 +117,19 @@ class Needs:
 
 def abstract_batch(config: TrainConfig, env_config: EnvConfig, network: Network) -> tuple[loss.Batch, Any, int]:
     """Return the shapes of what the update reads of a rollout and of the memory of all arenas, and the bytes of the rollout."""
-    arenas, team, clip = config.arenas, env_config.team_size, config.observation_clip or None
+    seats, team, clip = config.seats, env_config.team_size, config.observation_clip or None
 
     def act(raw: Any) -> Any:
         params, key = network.init(jax.random.key(0)), jax.random.key(0)
         observation = read(network.features, empty_moments(network.features.own_size), clip, raw)
-        carry = network.initial_carry(arenas, team)
-        _, distribution, value = network.apply(params, carry, observation, jnp.zeros((arenas, team), bool))
+        carry = network.initial_carry(seats, team)
+        _, distribution, value = network.apply(params, carry, observation, jnp.zeros((seats, team), bool))
         raw_action = distribution.sample(key)
         return observation, raw_action, distribution.head_log_prob(raw_action), value, carry
 
-    raw = jax.ShapeDtypeStruct((arenas, team, observation_layout(env_config).size), jnp.float32)
+    raw = jax.ShapeDtypeStruct((seats, team, observation_layout(env_config).size), jnp.float32)
     observation, raw_action, log_prob, value, carry = jax.eval_shape(act, raw)
-    flag = jax.ShapeDtypeStruct((arenas, team), jnp.bool_)
+    flag = jax.ShapeDtypeStruct((seats, team), jnp.bool_)
     rows: dict[str, Any] = {"observation": observation, "raw_action": raw_action, "log_prob": log_prob, "value": value}
     flags: dict[str, Any] = dict.fromkeys(("reset", "policy_mask", "value_mask"), flag)
     one = loss.Batch(**rows, **flags, advantage=value, target=value)
@@ -183,11 +183,11 @@ def update_needs(config: TrainConfig, env_config: EnvConfig) -> UpdateNeeds:
     """Return what the rollout and the update of a run on one device need."""
     network = make_network(config, env_config)
     batch, carry, rollout = abstract_batch(config, env_config, network)
-    length, some = config.rollout_steps // config.chunks, config.arenas * config.chunks // config.shares
+    length, some = config.rollout_steps // config.chunks, config.seats * config.chunks // config.shares
     part = jax.tree.map(lambda x: jax.ShapeDtypeStruct((length, some, *x.shape[2:]), x.dtype), batch)
     memory = jax.tree.map(lambda x: jax.ShapeDtypeStruct((some, *x.shape[1:]), x.dtype), carry)
     kept = kept_bytes(dataclasses.replace(config, remat=False), network, part, memory)
-    one = kept // (length * some)  # decision of an arena
+    one = kept // (length * some)  # decision of a team
     if config.remat:  # the backward pass computes one decision of these arenas again at a time
         kept = kept_bytes(config, network, part, memory) + one * some
     return UpdateNeeds(
@@ -195,7 +195,7 @@ def update_needs(config: TrainConfig, env_config: EnvConfig) -> UpdateNeeds:
         batch=tree_bytes(batch) + config.chunks * tree_bytes(carry),
         minibatch=tree_bytes((part, memory)),
         activations=round(FACTORS["activations"].of(config) * kept),
-        forward=round(FACTORS["forward"].of(config) * one * config.arenas),
+        forward=round(FACTORS["forward"].of(config) * one * config.seats),
     )
 
 

@@ -26,7 +26,7 @@ def first_true(mask: Bool[Array, "rows items"]) -> tuple[Bool[Array, " rows"], I
     return mask.any(-1), jnp.argmax(mask, -1).astype(jnp.int32)
 
 
-def at(values: Array, index: Int32[Array, arenas * picked]) -> Array:
+def at(values: Array, index: Int32[Array, " arenas *picked"]) -> Array:
     """values[a, index[a, ...]] for every arena a of an array [arenas, items, ...]; an index must be one.
 
     Through one flat index: two of them would be put side by side in memory first, in a kernel of its own on a GPU.

@@ -20,6 +20,7 @@ from echelon_jax.training.ppo import PPOConfig
 PRESETS = ("smoke", "cpu", "gpu")
 MAX_WEIGHT = 1000.0
 LEAGUE = "league"  # the opponent that is drawn for each episode
+SELF = "self"  # the learner plays both sides and learns from both
 WORST_RATIOS = 8  # entries that are kept of each update
 
 
@@ -161,7 +162,7 @@ class TrainConfig:
     opponent: str = field(
         "scripted",
         "Opponent that the learner plays against (docs/opponents.md).",
-        choices=(*TRAINING_OPPONENTS, LEAGUE),
+        choices=(*TRAINING_OPPONENTS, LEAGUE, SELF),
         importable=True,
     )
     league_slots: int = field(8, "Frozen policies that a league holds on the device.", low=1, high=256)
@@ -429,6 +430,11 @@ class TrainConfig:
     def league_draw_config(self) -> DrawConfig:
         """The part that the league's draw reads."""
         return DrawConfig(self.league_draw, self.league_current, self.league_uniform)
+
+    @property
+    def seats(self) -> int:
+        """Teams that the learner plays in all arenas and learns from: one an arena, both with the opponent `self`."""
+        return self.arenas * (2 if self.opponent == SELF else 1)
 
     @property
     def decisions_per_update(self) -> int:

@@ -1,4 +1,4 @@
-"""A rollout: T decisions of the learner in B arenas against an opponent, all on the device."""
+"""A rollout: T decisions of the learner in B arenas against an opponent, or against itself, all on the device."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from echelon_jax.policies.network import Carry, Network, Params
 from echelon_jax.policies.normalize import Moments, batch_moments, empty_moments, merge
 from echelon_jax.training.league.state import count_playing
 from echelon_jax.training.metrics import RolloutSums, add_step, no_sums
-from echelon_jax.training.sides import all_rows, learner_rows, opponent_rows
+from echelon_jax.training.sides import all_rows, of_other_side, of_own_side, opponent_rows, seat_rows, to_seats
 
 
 @runtime_checkable
@@ -51,53 +51,53 @@ class RunnerState(flax.struct.PyTreeNode):
     env_state: EnvState
     observation: Float32[Array, "arenas mechs obs"]  # of all mechs, raw
     carry: Carry  # of the learner's mechs
-    reset: Bool[Array, "arenas team"]  # the previous done
-    alive: Bool[Array, "arenas team"]
+    reset: Bool[Array, "seats team"]  # the previous done
+    alive: Bool[Array, "seats team"]
     opponent_state: Any
-    episode_return: Float32[Array, " arenas"]  # so far, summed over the learner's mechs
+    episode_return: Float32[Array, " arenas"]  # so far, summed over the mechs of the learner's own side
 
 
 class Rollout(flax.struct.PyTreeNode):
-    """T decisions of the learner's mechs, [time, arenas, team]; arenas in order, mechs in roster order of their side."""
+    """T decisions of the learner's mechs, [time, seats, team]; arenas in order (`sides`), mechs in roster order of their side."""
 
     observation: Observation  # normalised
-    reset: Bool[Array, "time arenas team"]
-    alive: Bool[Array, "time arenas team"]  # at the decision
-    raw_action: Float32[Array, "time arenas team raw"]
-    log_prob: Float32[Array, "time arenas team heads"]
-    value: Float32[Array, "time arenas team"]  # in the critic's units
-    reward: Float32[Array, "time arenas team"]  # the dead may be paid too
-    terminated: Bool[Array, "time arenas team"]
-    truncated: Bool[Array, "time arenas team"]
-    over: Bool[Array, "time arenas"]  # the episode ended with this decision
-    final_value: Float32[Array, "time arenas team"]  # critic's units; meaningful where truncated
+    reset: Bool[Array, "time seats team"]
+    alive: Bool[Array, "time seats team"]  # at the decision
+    raw_action: Float32[Array, "time seats team raw"]
+    log_prob: Float32[Array, "time seats team heads"]
+    value: Float32[Array, "time seats team"]  # in the critic's units
+    reward: Float32[Array, "time seats team"]  # the dead may be paid too
+    terminated: Bool[Array, "time seats team"]
+    truncated: Bool[Array, "time seats team"]
+    over: Bool[Array, "time seats"]  # the episode ended with this decision
+    final_value: Float32[Array, "time seats team"]  # critic's units; meaningful where truncated
 
 
 def begin(
     env: BatchEnv,
-    opponent: Agent | ObservingAgent,
+    opponent: Agent | ObservingAgent | None,
     network: Network,
     env_params: EnvParams,
     arenas: int,
     key: Key[Array, ""],
 ) -> RunnerState:
-    """Return actors at the first decision of fresh arenas."""
+    """Return actors at the first decision of fresh arenas. Without an opponent the learner plays both sides."""
     env_state, step = env.reset_batch(jax.random.split(key, arenas), env_params)
-    team = env.config.team_size
+    team, seats = env.config.team_size, 2 * arenas if opponent is None else arenas
     return RunnerState(
         env_state=env_state,
         observation=step.observation,
-        carry=network.initial_carry(arenas, team),
-        reset=jnp.zeros((arenas, team), bool),
-        alive=jnp.ones((arenas, team), bool),
-        opponent_state=opponent.init(env_params, env_state),
+        carry=network.initial_carry(seats, team),
+        reset=jnp.zeros((seats, team), bool),
+        alive=jnp.ones((seats, team), bool),
+        opponent_state=() if opponent is None else opponent.init(env_params, env_state),
         episode_return=jnp.zeros(arenas, jnp.float32),
     )
 
 
 def collect(
     env: BatchEnv,
-    opponent: Agent | ObservingAgent,
+    opponent: Agent | ObservingAgent | None,
     network: Network,
     features: Features,
     clip: float | None,
@@ -109,64 +109,69 @@ def collect(
     key: Key[Array, ""],
     steps: int,
     chunks: int = 1,
-) -> tuple[RunnerState, Rollout, Carry, Float32[Array, "arenas team"], RolloutSums, Moments]:
-    """Play `steps` decisions.
+) -> tuple[RunnerState, Rollout, Carry, Float32[Array, "seats team"], RolloutSums, Moments]:
+    """Play `steps` decisions. Without an opponent the learner plays both sides, and only its own one counts in the metrics.
 
     `moments` normalise the observations and stay as they are.
 
     Returns:
         The runner state after the last decision; the rollout; the memory before each of the `chunks` equal parts,
-        [chunks, arenas, team, lstm]; the value of the observation after the last decision, in the critic's units; the sums of
+        [chunks, seats, team, lstm]; the value of the observation after the last decision, in the critic's units; the sums of
         the metrics; the moments of the raw observations of the learner's living mechs.
     """
-    arenas = runner_state.reset.shape[0]
+    arenas, both = runner_state.episode_return.shape[0], opponent is None
 
     def decide(state: tuple[RunnerState, RolloutSums, Moments], step_key: Array) -> tuple[Any, Rollout]:
         runner_state, sums, seen = state
         action_key, opponent_key, env_key = jax.random.split(step_key, 3)
 
         # The learner acts.
-        raw = learner_rows(runner_state.observation)
+        raw = seat_rows(runner_state.observation, both)
         seen = merge(seen, batch_moments(features.own_of(raw), runner_state.alive))
         observation = read(features, moments, clip, raw)
         carry, distribution, value = network.apply(params, runner_state.carry, observation, runner_state.reset)
         raw_action = distribution.sample(action_key)
 
         # The opponent acts for everybody; only its own side is kept.
-        opponent_state, theirs = let_act(
-            opponent,
-            env_params,
-            opponent_params,
-            runner_state.opponent_state,
-            runner_state.env_state,
-            runner_state.observation,
-            jax.random.split(opponent_key, arenas),
-        )
-        actions = all_rows(distribution.action(raw_action), opponent_rows(theirs))
+        own = distribution.action(raw_action)
+        if opponent is None:
+            opponent_state, theirs = (), of_other_side(own)
+        else:
+            opponent_state, of_all = let_act(
+                opponent,
+                env_params,
+                opponent_params,
+                runner_state.opponent_state,
+                runner_state.env_state,
+                runner_state.observation,
+                jax.random.split(opponent_key, arenas),
+            )
+            theirs = opponent_rows(of_all)
+        actions = all_rows(of_own_side(own, both), theirs)
 
         # The world moves on; ended arenas start again.
         env_state, step = env.step_batch(jax.random.split(env_key, arenas), runner_state.env_state, actions, env_params)
-        terminated, truncated = learner_rows(step.terminated), learner_rows(step.truncated)
+        terminated, truncated = seat_rows(step.terminated, both), seat_rows(step.truncated, both)
         alive = runner_state.alive
-        reward = learner_rows(step.reward)
-        total_return = runner_state.episode_return + jnp.where(alive, reward, 0.0).sum(-1)
+        reward = seat_rows(step.reward, both)
+        total_return = runner_state.episode_return + of_own_side(jnp.where(alive, reward, 0.0).sum(-1), both)
 
         # Time ran out somewhere, which is rare: what was the last state worth, under the memory after the decision?
-        def value_at_end() -> Float32[Array, "arenas team"]:
-            final = read(features, moments, clip, learner_rows(step.final_observation))
+        def value_at_end() -> Float32[Array, "seats team"]:
+            final = read(features, moments, clip, seat_rows(step.final_observation, both))
             return network.apply(params, carry, final, jnp.zeros_like(terminated))[2]
 
         cut = truncated & ~terminated & alive
         final_value = jax.lax.cond(cut.any(), value_at_end, lambda: jnp.zeros_like(value))
 
-        over = step.episode_over
+        over, seat_over = step.episode_over, to_seats(step.episode_over, both)
         after = RunnerState(
             env_state=env_state,
             observation=step.observation,
             carry=carry,
-            reset=terminated | truncated | over[:, None],
-            alive=over[:, None] | learner_rows(step.info.alive),
-            opponent_state=opponent.reset_where(opponent_state, env_state, over),
+            reset=terminated | truncated | seat_over[:, None],
+            alive=seat_over[:, None] | seat_rows(step.info.alive, both),
+            opponent_state=() if opponent is None else opponent.reset_where(opponent_state, env_state, over),
             episode_return=jnp.where(over, 0.0, total_return),
         )
         out = Rollout(
@@ -179,11 +184,11 @@ def collect(
             reward=reward,
             terminated=terminated,
             truncated=truncated & ~terminated,
-            over=over,
+            over=seat_over,
             final_value=final_value,
         )
         member = opponent.playing(opponent_state) if isinstance(opponent, Members) else None
-        return (after, add_step(sums, step, alive, total_return, member), seen), out
+        return (after, add_step(sums, step, of_own_side(alive, both), total_return, member), seen), out
 
     def part(state: tuple[RunnerState, RolloutSums, Moments], keys: Array) -> tuple[Any, tuple[Carry, Rollout]]:
         first = state[0].carry
@@ -201,6 +206,6 @@ def collect(
         rollout = jax.tree.map(lambda x: x.reshape(steps, *x.shape[2:]), rollout)
     if isinstance(opponent, Members) and sums.league is not None:
         sums = sums.replace(league=count_playing(sums.league, opponent.playing(runner_state.opponent_state)))
-    behind = read(features, moments, clip, learner_rows(runner_state.observation))
+    behind = read(features, moments, clip, seat_rows(runner_state.observation, both))
     _, _, last_value = network.apply(params, runner_state.carry, behind, runner_state.reset)
     return runner_state, rollout, carries, last_value, sums, seen

@@ -1,6 +1,8 @@
 """The sides: the learner is blue in even arenas and red in odd ones (D9, T19). The slices are static; nothing is selected.
 
 The rows of a side are its mechs in roster order. The order of the arenas never changes.
+
+A seat is a team that the learner plays: one an arena, or with `both` two, its own side first, arena after arena.
 """
 
 from __future__ import annotations
@@ -52,3 +54,26 @@ def learner_first(x: Shaped[Array, "arenas *rest sides"]) -> Shaped[Array, "aren
     """Return an array whose last axis is (blue, red) with that axis as (learner, opponent)."""
     pairs = x.reshape(x.shape[0] // 2, 2, *x.shape[1:])
     return jnp.stack([pairs[:, 0], pairs[:, 1, ..., ::-1]], axis=1).reshape(x.shape)
+
+
+def seat_rows(x: Shaped[Array, "arenas mechs *rest"], both: bool) -> Shaped[Array, "seats team *rest"]:
+    """Return the rows of the learner's seats of an array over all mechs."""
+    if not both:
+        return learner_rows(x)
+    pairs = jnp.stack([learner_rows(x), opponent_rows(x)], axis=1)
+    return pairs.reshape(2 * x.shape[0], *pairs.shape[2:])
+
+
+def of_own_side(x: Shaped[Array, " seats *rest"], both: bool) -> Shaped[Array, " arenas *rest"]:
+    """Return the seats of the learner's own side, one an arena."""
+    return x[::2] if both else x
+
+
+def of_other_side(x: Shaped[Array, " seats *rest"]) -> Shaped[Array, " arenas *rest"]:
+    """Return the seats of the other side, where the learner plays both."""
+    return x[1::2]
+
+
+def to_seats(x: Shaped[Array, " arenas *rest"], both: bool) -> Shaped[Array, " seats *rest"]:
+    """Return what holds for an arena for each of its seats."""
+    return jnp.repeat(x, 2, axis=0) if both else x

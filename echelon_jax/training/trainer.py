@@ -41,7 +41,7 @@ from echelon_jax.policies.precision import products_in
 from echelon_jax.policies.registry import NetworkFactory, given_network
 from echelon_jax.training import averaging, guard, ppo
 from echelon_jax.training.advantages import generalized_advantages
-from echelon_jax.training.config import LEAGUE, TrainConfig
+from echelon_jax.training.config import LEAGUE, SELF, TrainConfig
 from echelon_jax.training.devices import (
     COPIED,
     SPLIT,
@@ -176,12 +176,14 @@ def make_train(
     actor_critic = given_network(network, config, env_config)
     features = actor_critic.features
     league: LeagueAgent | None = None
-    agent: Agent | ObservingAgent
+    agent: Agent | ObservingAgent | None
     if opponent is None and config.opponent == LEAGUE:
         agent = league = LeagueAgent(
             env_config, actor_critic, config.observation_clip or None, config.league_slots, config.league_names
         )
         opponent_numbers = AgentParams(fire_probability=jnp.float32(1.0))
+    elif opponent is None and config.opponent == SELF:
+        agent, opponent_numbers = None, AgentParams(fire_probability=jnp.float32(1.0))
     elif opponent is None:
         agent, opponent_numbers = make_agent(config.opponent, env_config, alone=True)
     else:

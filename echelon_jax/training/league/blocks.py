@@ -29,13 +29,13 @@ class Blocks(NamedTuple):
     group: Int32[Array, " blocks"]
     used: Bool[Array, " blocks"]
 
-    def gather(self, rows: Shaped[Array, arenas * rest]) -> Shaped[Array, "blocks size *rest"]:
+    def gather(self, rows: Shaped[Array, " arenas *rest"]) -> Shaped[Array, "blocks size *rest"]:
         """Return rows of arenas as rows of places; an empty place repeats arena 0."""
         return rows[self.arena]
 
     def scatter(
-        self, rows: Shaped[Array, "blocks size *rest"], otherwise: Shaped[Array, arenas * rest]
-    ) -> Shaped[Array, arenas * rest]:
+        self, rows: Shaped[Array, "blocks size *rest"], otherwise: Shaped[Array, " arenas *rest"]
+    ) -> Shaped[Array, " arenas *rest"]:
         """Return rows of places as rows of arenas; an arena of no group keeps its row of `otherwise`."""
         places = self.arena.size
         flat = rows.reshape(places, *rows.shape[2:])
