@@ -7,6 +7,9 @@ passes          every policy for all arenas, and the right one is kept
 per arena       the parameters of each arena are gathered
 side by side N  arenas in blocks of N by their policy, all blocks at once, as on a GPU (`training/league/blocks.py`)
 in turn N       the same blocks, one after the other, as on a CPU
+
+With `--whole` whole updates of training are timed instead: rollout, opponents and gradient steps, in a league of one frozen
+policy and in one of K, at the sizes of the preset `cpu` (or `--arenas`, `--width`).
 """
 
 from __future__ import annotations
@@ -39,9 +42,58 @@ class SelfPlay:
     """Sizes of blocks to try."""
     rounds: int = 6
     """Timed rounds; the best counts."""
+    whole: bool = False
+    """Time whole updates of training."""
 
     def run(self) -> None:
         set_up_jax(1)
+        if self.whole:
+            self.run_whole()
+        else:
+            self.run_decisions()
+
+    def run_whole(self) -> None:
+        import jax
+
+        from echelon_jax import AutoReset, Echelon, generate_worlds
+        from echelon_jax.policies.normalize import empty_moments
+        from echelon_jax.training.config import TrainConfig
+        from echelon_jax.training.league.state import fill
+        from echelon_jax.training.trainer import make_train
+
+        game = EnvConfig(size_x=40, size_y=40)
+        env = Echelon(game)
+        params = env.params(env.make_bank(generate_worlds(game, range(16))))
+        league: dict[str, Any] = {
+            "opponent": "league",
+            "league_agents": "",
+            "league_current": 0.0,
+            "league_uniform": 1.0,
+        }
+        sizes: dict[str, Any] = {"arenas": self.arenas, "hidden": self.width, "lstm": self.width, "devices": 1}
+        calls: dict[int, Callable[[Any], Any]] = {}
+        states: dict[int, Any] = {}
+        for slots in (1, self.policies):
+            train = make_train(AutoReset(env), TrainConfig.cpu(**sizes, **league, league_slots=slots))
+            state = train.init(jax.random.key(0), params)
+            for slot in range(slots):
+                policy = train.network.init(jax.random.key(slot))
+                filled = fill(state.league, slot, policy, empty_moments(train.features.own_size))
+                state = state.replace(league=filled)
+            calls[slots] = lambda state, train=train: train.run_updates(state, params)[0]
+            states[slots] = calls[slots](state)  # compiles
+        best = dict.fromkeys(calls, float("inf"))
+        for _ in range(self.rounds):
+            for slots, call in calls.items():
+                jax.block_until_ready(states[slots])
+                start = time.process_time()
+                states[slots] = jax.block_until_ready(call(states[slots]))
+                best[slots] = min(best[slots], time.process_time() - start)
+        for slots, seconds in best.items():
+            row = {"policies": slots, "CPU s an update": round(seconds, 3), "of one": round(seconds / best[1], 3)}
+            print(json.dumps(row), flush=True)
+
+    def run_decisions(self) -> None:
         import jax
         import jax.numpy as jnp
 

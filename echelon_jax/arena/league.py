@@ -18,7 +18,8 @@ import numpy as np
 
 from echelon_jax.agents.registry import is_agent_name, is_zoo_name, make_agent
 from echelon_jax.arena import storage, store
-from echelon_jax.arena.glicko2 import Glicko2, Ratings, rate_period, results
+from echelon_jax.arena.glicko2 import Glicko2, Ratings, Results, rate_period, results
+from echelon_jax.arena.joint import rate_jointly
 from echelon_jax.arena.records import Entry, LeagueData, LeagueError, Pairing
 from echelon_jax.arena.rules import ROLES, Move, Rules, Standing, moves
 from echelon_jax.config import EnvConfig
@@ -205,6 +206,21 @@ class League:
             change.data = dataclasses.replace(data, entries=tuple(entries))
         return change.data
 
+    def rate_jointly(self) -> LeagueData:
+        """Rate everybody from all results at once, as players whose strength never changes (`joint`). Roles stay.
+
+        Raises:
+            LeagueError: the folder cannot be written.
+        """
+        with self._changing() as change:
+            data = change.data
+            before, played = _in_numbers(data.entries, data.results)
+            fixed = np.array([e.role == "anchor" for e in data.entries], bool)
+            change.data = dataclasses.replace(
+                data, entries=tuple(_with(data.entries, rate_jointly(before, played, data.system, fixed)))
+            )
+        return change.data
+
     def retire(self, name: str) -> Entry:
         """Take an entry out of the games; its rating, results and weights stay.
 
@@ -289,31 +305,41 @@ def rated(entries: Sequence[Entry], rows: Sequence[Pairing], period: int, system
     Raises:
         LeagueError: games of an entry that is not there.
     """
+    before, played = _in_numbers(entries, rows)
+    away = [e.joined >= period or (e.left is not None and e.left < period) for e in entries]
+    fixed = np.array([e.role == "anchor" or gone for e, gone in zip(entries, away, strict=True)], bool)
+    after = rate_period(before, played, system, fixed)
+    games = [sum(row.games for row in rows if e.id in (row.a, row.b)) for e in entries]
+    return [dataclasses.replace(e, games=e.games + more) for e, more in zip(_with(entries, after), games, strict=True)]
+
+
+def _in_numbers(entries: Sequence[Entry], rows: Sequence[Pairing]) -> tuple[Ratings, Results]:
+    """The ratings of entries and their results; a player is an index.
+
+    Raises:
+        LeagueError: games of an entry that is not there.
+    """
     index_of = {entry.id: i for i, entry in enumerate(entries)}
     for row in rows:
         for who in (row.a, row.b):
             if who not in index_of:
                 raise LeagueError(f"results must be of entries of the league, got {who!r}")
-    before = Ratings(*(np.array([getattr(e, name) for e in entries], np.float64) for name in Ratings._fields))
+    ratings = Ratings(*(np.array([getattr(e, name) for e in entries], np.float64) for name in Ratings._fields))
     played = results(
         np.array([index_of[row.a] for row in rows], np.int64),
         np.array([index_of[row.b] for row in rows], np.int64),
         np.array([row.score for row in rows], np.float64),
         np.array([row.games for row in rows], np.float64),
     )
-    away = [e.joined >= period or (e.left is not None and e.left < period) for e in entries]
-    fixed = np.array([e.role == "anchor" or gone for e, gone in zip(entries, away, strict=True)], bool)
-    after = rate_period(before, played, system, fixed)
-    games = [sum(row.games for row in rows if e.id in (row.a, row.b)) for e in entries]
+    return ratings, played
+
+
+def _with(entries: Sequence[Entry], ratings: Ratings) -> list[Entry]:
+    """Entries with other ratings."""
+    numbers = ([float(x) for x in field] for field in ratings)
     return [
-        dataclasses.replace(
-            e,
-            rating=float(after.rating[i]),
-            deviation=float(after.deviation[i]),
-            volatility=float(after.volatility[i]),
-            games=e.games + games[i],
-        )
-        for i, e in enumerate(entries)
+        dataclasses.replace(e, rating=rating, deviation=deviation, volatility=volatility)
+        for e, rating, deviation, volatility in zip(entries, *numbers, strict=True)
     ]
 
 

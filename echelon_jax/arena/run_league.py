@@ -5,8 +5,8 @@
 
 After every `league_every` updates, and after the last one, the learner joins as a candidate. Its training games since the last
 submission are its first results: one rating period against every opponent that it met. The rules of the league promote and retire.
-Then the new policy is offered to a slot: an empty one, else that of a retired entry, else that of the opponent that the learner
-beats most often.
+Then everybody is rated anew from all games of the run (`joint`), because nobody in this league changes. Then the new policy is
+offered to a slot: an empty one, else that of a retired entry, else that of the opponent that the learner beats most often.
 
 A resumed run takes the league back to the submission that its checkpoint knows, so that nothing is rated twice.
 """
@@ -132,16 +132,17 @@ class RunLeague:
         policy = Policy(self.network, params, moments, self.config, self.env_config, update, {})
         entry = self.league.add_policy(policy, f"update {update}", parent=self.last, origin={"from": "this run"})
         window = np.asarray(league.window).round().astype(int)
-        period = self.league.record(list(self._pairings(entry, window)))
+        self.league.record(list(self._pairings(entry, window)))
+        data = self.league.rate_jointly()
         self.last = entry.id
-        found = {e.id: e for e in period.data.entries}[entry.id]
+        found = {e.id: e for e in data.entries}[entry.id]
         self.told |= {
             "league/rating": found.rating,
             "league/rating_deviation": found.deviation,
-            "league/entries": float(len(period.data.entries)),
-            "league/commanders": float(sum(e.role == "commander" for e in period.data.entries)),
+            "league/entries": float(len(data.entries)),
+            "league/commanders": float(sum(e.role == "commander" for e in data.entries)),
         }
-        return period.data
+        return data
 
     def _pairings(self, entry: Entry, window: np.ndarray) -> list[Pairing]:
         """The learner's games against everybody but itself."""

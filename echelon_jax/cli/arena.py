@@ -143,7 +143,7 @@ class PlayCommand:
 
 @dataclasses.dataclass(frozen=True)
 class RateCommand:
-    """Compute all ratings of a league anew from its results, with other constants if given."""
+    """Compute all ratings of a league anew from its results, with other constants if given, or from all games at once."""
 
     league: Path = DEFAULT_LEAGUE
     """Its folder."""
@@ -153,6 +153,8 @@ class RateCommand:
     """Deviations by which a rating is lowered before it counts for promotion; kept in the league."""
     commanders: int | None = None
     """Places among the commanders; kept in the league."""
+    joint: bool = False
+    """Rate from all games at once, as players whose strength never changes (docs/arena.md), instead of period by period."""
     json: bool = False
     """Print JSON instead of a table."""
 
@@ -168,6 +170,8 @@ class RateCommand:
                 data.rules, **_given(conservatism=self.conservatism, commanders=self.commanders)
             )
             data = league.rate_again(system, rules)
+            if self.joint:
+                data = league.rate_jointly()
         if self.json:
             print(json.dumps(ladder_rows(data), indent=1))
         else:
