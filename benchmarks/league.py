@@ -73,10 +73,17 @@ def rated_together(runs: dict[str, Path], games: int, periods: int, seed: int) -
 
 
 def curve_of(run_dir: Path) -> list[dict[str, Any]]:
-    """Rating and win rates of a run over its updates."""
-    lines = map(json.loads, (run_dir / "metrics.jsonl").read_text().splitlines())
-    kept = ("update", "env_steps", "league/rating", "league/rating_deviation", "win_rate")
-    return [{k: v for k, v in line.items() if k in kept or k.startswith("win_rate/against_")} for line in lines]
+    """Win rates of a run over its updates, and the ratings of what it submitted, from all games of the run."""
+    from echelon_jax.arena.league import League, rated_jointly
+
+    entries = rated_jointly(League(run_dir / "league").read()).entries
+    ratings = {entry.origin["update"]: entry for entry in entries if entry.origin.get("from") == "this run"}
+    points = []
+    for line in map(json.loads, (run_dir / "metrics.jsonl").read_text().splitlines()):
+        point = {k: v for k, v in line.items() if k in ("update", "env_steps") or k.startswith("win_rate")}
+        entry = ratings.get(line["update"])
+        points.append(point if entry is None else {**point, "rating": entry.rating, "deviation": entry.deviation})
+    return points
 
 
 def cost_of(run_dir: Path) -> dict[str, Any]:
@@ -110,14 +117,13 @@ def draw(curve: list[dict[str, Any]], path: Path) -> None:
     from matplotlib import pyplot
 
     figure, (left, right) = pyplot.subplots(1, 2, figsize=(11, 3.8))
-    rated = [point for point in curve if point.get("league/rating") is not None]
+    rated = [point for point in curve if "rating" in point]
     steps, rating, deviation = (
-        np.array([point[key] for point in rated], float)
-        for key in ("env_steps", "league/rating", "league/rating_deviation")
+        np.array([point[key] for point in rated], float) for key in ("env_steps", "rating", "deviation")
     )
     [line] = left.plot(steps, rating)
     left.fill_between(steps, rating - 1.96 * deviation, rating + 1.96 * deviation, alpha=0.2, color=line.get_color())
-    left.set_title("rating in the run's league (scripted:medium is 1500)")
+    left.set_title("rating from all games of the run (scripted:medium is 1500)")
     names = sorted({key for point in curve for key in point if key.startswith("win_rate/against_scripted")})
     for name in names:
         values = np.array([np.nan if p.get(name) is None else p[name] for p in curve], float)

@@ -213,12 +213,7 @@ class League:
             LeagueError: the folder cannot be written.
         """
         with self._changing() as change:
-            data = change.data
-            before, played = _in_numbers(data.entries, data.results)
-            fixed = np.array([e.role == "anchor" for e in data.entries], bool)
-            change.data = dataclasses.replace(
-                data, entries=tuple(_with(data.entries, rate_jointly(before, played, data.system, fixed)))
-            )
+            change.data = rated_jointly(change.data)
         return change.data
 
     def retire(self, name: str) -> Entry:
@@ -311,6 +306,15 @@ def rated(entries: Sequence[Entry], rows: Sequence[Pairing], period: int, system
     after = rate_period(before, played, system, fixed)
     games = [sum(row.games for row in rows if e.id in (row.a, row.b)) for e in entries]
     return [dataclasses.replace(e, games=e.games + more) for e, more in zip(_with(entries, after), games, strict=True)]
+
+
+def rated_jointly(data: LeagueData) -> LeagueData:
+    """Return a league with ratings from all its results at once (`joint`); anchors keep theirs."""
+    before, played = _in_numbers(data.entries, data.results)
+    fixed = np.array([e.role == "anchor" for e in data.entries], bool)
+    return dataclasses.replace(
+        data, entries=tuple(_with(data.entries, rate_jointly(before, played, data.system, fixed)))
+    )
 
 
 def _in_numbers(entries: Sequence[Entry], rows: Sequence[Pairing]) -> tuple[Ratings, Results]:
