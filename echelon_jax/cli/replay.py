@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 class ReplayCommand:
     """Open a replay as a page, or the newest of a folder; also check it against its seed and actions, or film it from above."""
 
-    place: tyro.conf.Positional[Path]
+    path: tyro.conf.Positional[Path]
     """A replay file (this project's, or the original's JSON), or a folder: its replays are listed and the newest is opened."""
     html: Path | None = None
     """Where to write the page; by default beside the file, with the ending .html."""
@@ -55,20 +55,20 @@ class ReplayCommand:
             raise UsageError(f"speed must be from 0.1 to 50, got {self.speed}")
         if not 160 <= self.width <= 1920:
             raise UsageError(f"width must be from 160 to 1920 pixels, got {self.width}")
-        if not self.place.exists():
-            raise UsageError(f"there is no replay at {self.place}")
+        if not self.path.exists():
+            raise UsageError(f"there is no replay at {self.path}")
         from echelon_jax.replay.checks import ReplayError
         from echelon_jax.replay.file import read_replay
         from echelon_jax.viewing.extras import MissingExtra
 
-        path = self._newest() if self.place.is_dir() else self.place
+        file = self._newest() if self.path.is_dir() else self.path
         try:
-            replay = read_replay(path)
+            replay = read_replay(file)
             if self.verify:
-                return self._verify(path, replay)
+                return self._verify(file, replay)
             if self.gif is not None or self.mp4 is not None or self.tensorboard is not None:
                 return self._film(replay)
-            return self._page(path, replay)
+            return self._page(file, replay)
         except (ReplayError, MissingExtra) as error:
             raise UsageError(str(error)) from error
         except BrokenPipeError:
@@ -79,9 +79,9 @@ class ReplayCommand:
     def _newest(self) -> Path:
         from echelon_jax.replay.file import SUFFIX
 
-        found = sorted(self.place.rglob(f"*{SUFFIX}"), key=lambda path: path.stat().st_mtime)
+        found = sorted(self.path.rglob(f"*{SUFFIX}"), key=lambda path: path.stat().st_mtime)
         if not found:
-            raise UsageError(f"there is no replay (*{SUFFIX}) in {self.place}")
+            raise UsageError(f"there is no replay (*{SUFFIX}) in {self.path}")
         if not self.json:
             for path in found:
                 print(path)

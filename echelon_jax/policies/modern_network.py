@@ -386,10 +386,10 @@ class ModernNetwork:
     def gradient_parts(self, grads: Params) -> dict[str, Params]:
         """Return the parts of a gradient by layer; the last policy layer is split by head, as `head/throttle`."""
         parts = {name: tree for name, tree in grads.items() if name not in ("head_layer", "pointer_layer")}
-        place = 0
+        first = 0
         for name, size in self.module._outputs().items():
-            own = slice(place, place + size)
+            own = slice(first, first + size)
             parts[f"head/{name}"] = jax.tree.map(lambda x, own=own: x[..., own], grads["head_layer"])
-            place += size
+            first += size
         parts["head/target"] = (parts["head/target"], grads["pointer_layer"])
         return parts

@@ -293,7 +293,7 @@ def write_gif(path: Path, replay: Replay, width: int = 480, speed: float = 2.0) 
 
     Raises:
         MissingExtra: pillow is not installed.
-        OSError: the place cannot be written.
+        OSError: the file cannot be written.
     """
     painter, times = Painter(replay, width), moments(replay, speed)
     # One palette for all frames keeps the terrain from flickering.
@@ -313,13 +313,13 @@ def film_in_tensorboard(run_dir: Path, replay: Replay, width: int = 480, speed: 
 
     Raises:
         MissingExtra: pillow is not installed.
-        OSError: the place cannot be written.
+        OSError: the file cannot be written.
     """
     from echelon_jax.runs.sinks import write_film
 
     named = re.search(r"at update (\d+)", str(replay.header.get("source", "")))
-    with tempfile.TemporaryDirectory() as place:
-        gif = write_gif(Path(place) / "game.gif", replay, width, speed).read_bytes()
+    with tempfile.TemporaryDirectory() as folder:
+        gif = write_gif(Path(folder) / "game.gif", replay, width, speed).read_bytes()
     width, height = struct.unpack_from("<HH", gif, 6)
     return write_film(run_dir, gif, width, height, int(named[1]) if named else 0)
 
@@ -329,7 +329,7 @@ def write_mp4(path: Path, replay: Replay, width: int = 960, speed: float = 1.0) 
 
     Raises:
         MissingExtra: PyAV or pillow is not installed.
-        OSError: the place cannot be written.
+        OSError: the file cannot be written.
     """
     av = drawing("av")
     painter = Painter(replay, width)

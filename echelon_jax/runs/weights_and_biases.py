@@ -91,9 +91,9 @@ class WeightsAndBiases:
         finally:
             self.run.finish()
 
-    def _send(self, name: str, kind: str, place: Path) -> None:
-        if not place.exists():
+    def _send(self, name: str, kind: str, path: Path) -> None:
+        if not path.exists():
             return
         artifact = self.wandb.Artifact(f"{name}-{self.identity}", type=kind)
-        (artifact.add_dir if place.is_dir() else artifact.add_file)(str(place))
+        (artifact.add_dir if path.is_dir() else artifact.add_file)(str(path))
         self.run.log_artifact(artifact)

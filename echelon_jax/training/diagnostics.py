@@ -52,9 +52,9 @@ def worst_ratios(
         return None
     k = min(k, log_ratio.size)
     log_ratio, old_log_prob = jax.lax.stop_gradient((log_ratio, old_log_prob))
-    _, place = jax.lax.top_k(jnp.abs(log_ratio).ravel(), k)
-    time, sequence, mech, head = jnp.unravel_index(place, log_ratio.shape)
-    ratio, old = log_ratio.ravel()[place], old_log_prob.ravel()[place]
+    _, largest = jax.lax.top_k(jnp.abs(log_ratio).ravel(), k)
+    time, sequence, mech, head = jnp.unravel_index(largest, log_ratio.shape)
+    ratio, old = log_ratio.ravel()[largest], old_log_prob.ravel()[largest]
     names = {"arena": sequence, "time": time, "mech": mech, "head": head}
     return WorstRatios(
         log_ratio=ratio,
@@ -101,8 +101,8 @@ def worst_of(worst: WorstRatios | None, across: Across = ALONE, arenas: int = 0)
         worst = jax.lax.all_gather(worst.replace(arena=worst.arena + before), AXIS)
     rows = worst.log_ratio.ndim
     flat = jax.tree.map(lambda x: x.reshape(-1, *x.shape[rows:]), worst)
-    _, place = jax.lax.top_k(jnp.abs(flat.log_ratio), k)
-    return jax.tree.map(lambda x: x[place], flat)
+    _, largest = jax.lax.top_k(jnp.abs(flat.log_ratio), k)
+    return jax.tree.map(lambda x: x[largest], flat)
 
 
 def gradient_parts(network: Network, grads: Params) -> dict[str, Params]:

@@ -189,9 +189,9 @@ class LeagueAgent:
         carry, theirs = self._policies(agent_params, agent_state.carry, member, observation, stream(POLICY_STREAM))
         memories = []
         for number, (group, memory) in enumerate(zip(self.groups(), agent_state.agents, strict=True)):
-            place = member - group.first
-            chosen = (place >= 0) & (place < group.size)
-            index = jnp.clip(place, 0, group.size - 1)
+            within = member - group.first
+            chosen = (within >= 0) & (within < group.size)
+            index = jnp.clip(within, 0, group.size - 1)
             own = jax.tree.map(lambda x: x[index] if group.size > 1 else x[0], group.numbers)  # noqa: B023
             own = own.replace(fire_probability=agent_params.fire_probability * own.fire_probability)
             after, actions = group.agent.act(params, own, memory, state, stream(AGENT_STREAM + number))
@@ -224,14 +224,13 @@ class LeagueAgent:
         groups = 1 + self.slots
         blocks = into_blocks(member, groups, self.size or block_size(arenas, groups))
         inputs = jax.tree.map(blocks.gather, carry), blocks.gather(own), blocks.gather(keys)
+        on_gpu = loop_widths(arenas).fixed_rounds  # there every block in turn would be a round of launches
         after, actions = run_blocks(
             lambda policy, block: jax.vmap(arena, in_axes=(None, 0, 0, 0))(policy, *block),
             numbers.policies,
             blocks,
             inputs,
-            in_turn=not loop_widths(
-                arenas
-            ).fixed_rounds,  # as the loops of the simulation: a GPU would launch each block alone
+            in_turn=not on_gpu,
         )
         nothing = jnp.zeros((arenas, team, action_layout(self.config).size), jnp.float32)
         return jax.tree.map(blocks.scatter, after, carry), blocks.scatter(actions, nothing)
