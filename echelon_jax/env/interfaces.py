@@ -29,8 +29,15 @@ def _chosen(field: str, name: str, known: dict[str, Any], kind: type) -> Any:
             f"{field} must be one of {', '.join(known)} or an import path package.module:NAME, got {name!r}"
         )
     found = load(name, field)
+    if isinstance(found, type):  # a class has the methods too, but nobody to call them on
+        try:
+            found = found()
+        except TypeError as error:
+            raise ValueError(
+                f"{field} must name an object or a class that is made without arguments: {error}"
+            ) from error
     if not isinstance(found, kind):
-        raise ValueError(f"{field} must name a {kind.__name__} (env/interface.py), and {name} is none")
+        raise ValueError(f"{field} must name an {kind.__name__} (env/interface.py), and {name} is none")
     return found
 
 

@@ -12,6 +12,7 @@ from collections.abc import Iterator
 import numpy as np
 
 CONTACTS = 5
+CONTACT_GROUP = "contact"  # slots of an observation that are contacts, and not mechs of the roster
 KINDS = ("flag", "continuous", "one_hot", "map")
 
 

@@ -6,7 +6,8 @@ from collections.abc import Callable
 from typing import Protocol, runtime_checkable
 
 from echelon_jax.config import EnvConfig
-from echelon_jax.env.interfaces import action_layout
+from echelon_jax.env.interfaces import action_layout, actions_of, observation_of
+from echelon_jax.env.layout import CONTACT_GROUP
 from echelon_jax.jax_setup import require_float32
 from echelon_jax.plugins import is_import_path, load
 from echelon_jax.policies.features import features_of
@@ -78,9 +79,10 @@ def _original(settings: NetworkSettings, env_config: EnvConfig) -> Network:
 
 
 def _modern(settings: NetworkSettings, env_config: EnvConfig) -> Network:
-    if env_config.observation != env_config.actions:
+    shows_contacts = observation_of(env_config).reading.target_slots == CONTACT_GROUP
+    if shows_contacts != actions_of(env_config).points_at_contacts:
         raise ValueError(
-            "network must be original where observation and actions are of two kinds, got modern with "
+            "network must be original where actions choose among other slots than the observation shows, got modern with "
             f"{env_config.observation} observation and {env_config.actions} actions"
         )
     return ModernNetwork(

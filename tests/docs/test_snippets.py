@@ -30,6 +30,7 @@ ELSEWHERE = {
     "README.md 1": "tests/cli/test_product.py",
     **{f"docs/adaptors.md {number}": "tests/docs/test_adaptors_page.py" for number in range(6)},
     "docs/extending.md 0": "tests/rules/test_weapon_example.py",
+    "docs/extending.md 1": "tests/env/test_own_observation.py",
     "docs/tutorials.md 0": "tests/docs/test_site.py",  # it is the first program of the README
 }
 NOT_RUN = {

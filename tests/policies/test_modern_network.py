@@ -197,7 +197,9 @@ def test_class_networks_give_each_mech_the_network_of_its_class():
 
 def test_targets_of_two_kinds_are_refused():
     mixed = EnvConfig(size_x=28, size_y=28, actions="original")
-    with pytest.raises(ValueError, match="network must be original where observation and actions are of two kinds"):
+    with pytest.raises(
+        ValueError, match="network must be original where actions choose among other slots than the observation shows"
+    ):
         make_network(TrainConfig(), mixed)
     assert make_network(TrainConfig(network="original"), mixed).head_names == ("action",)
 

@@ -10,7 +10,7 @@ from jaxtyping import Array, Bool, Float32, Int32
 from echelon_jax.config import EnvConfig
 from echelon_jax.env.actions import Decision
 from echelon_jax.env.interface import Condition, Piece, Reading, Rule
-from echelon_jax.env.layout import CONTACTS, Layout
+from echelon_jax.env.layout import CONTACT_GROUP, CONTACTS, Layout
 from echelon_jax.env.observed import Observed
 from echelon_jax.env.original import actions, layout, observation, rewards
 from echelon_jax.env.rewards import Rewards, Transition
@@ -28,7 +28,7 @@ class OriginalObservation:
     @property
     def reading(self) -> Reading:
         """Contacts are the slots. The one-hot of its class shows whether the mech lives."""
-        return Reading("telemetry", ("local_map",), ("contact",), "used", None, "contact", "hull")
+        return Reading("telemetry", ("local_map",), (CONTACT_GROUP,), "used", None, CONTACT_GROUP, "hull")
 
     def layout(self, config: EnvConfig) -> Layout:
         """Return the table of every entry."""
