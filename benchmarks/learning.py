@@ -226,6 +226,41 @@ def span(values: list[float]) -> str:
     return f"{min(values):.3g} to {max(values):.3g}"
 
 
+def paired_difference(first: list[dict[str, Any]], other: list[dict[str, Any]], key: str) -> tuple[float, float, float]:
+    """The mean difference of two variants and its 95 % interval, seed by seed: equal seeds share worlds and evaluation maps.
+
+    Student's t over the seeds, so with three seeds only a large difference has an interval without zero.
+
+    Raises:
+        ValueError: the seeds of the two are not the same.
+    """
+    import numpy as np
+    from scipy import stats
+
+    if [run["seed"] for run in first] != [run["seed"] for run in other]:
+        raise ValueError("a paired difference needs the same seeds in both variants")
+    change = np.array([b["trained"][key] - a["trained"][key] for a, b in zip(first, other, strict=True)])
+    mean, spread = float(change.mean()), float(change.std(ddof=1) / np.sqrt(len(change)))
+    half = float(stats.t.ppf(0.975, len(change) - 1)) * spread
+    return mean, mean - half, mean + half
+
+
+def differences(variants: dict[str, list[dict[str, Any]]]) -> list[str]:
+    """Lines of a table: every variant less the first one. Nothing for one variant or one seed."""
+    (label, first), *others = variants.items()
+    if not others or len(first) < 2:
+        return []
+    lines = ["", f"Differences to {label}, paired by seed (mean, 95 % by Student's t over the seeds):", ""]
+    lines += ["| variant | wins | zone share |", "| --- | --- | --- |"]
+    for name, runs in others:
+        shown = []
+        for key in ("win_rate", "zone_share"):
+            mean, low, high = paired_difference(first, runs, key)
+            shown.append(f"{mean:+.3f} ({low:+.3f} to {high:+.3f})")
+        lines.append(f"| {name} | " + " | ".join(shown) + " |")
+    return lines
+
+
 def page(name: str, report: dict[str, Any]) -> str:
     """The report as a page of text."""
     from echelon_jax.intervals import wilson
@@ -266,6 +301,7 @@ def page(name: str, report: dict[str, Any]) -> str:
             low, high = result["win_rate_low"], result["win_rate_high"]
             shown = f"{result['win_rate']:.1%} ({low:.1%} to {high:.1%})"
             lines.append(f"| {label} | {run['seed']} | {shown} | {result['zone_share']:.2f} |")
+    lines += differences(variants)
     lines += ["", f"Commit {report['commit']}." if report.get("commit") else "", ""]
     return "\n".join(lines) + "\n"
 
