@@ -302,7 +302,8 @@ def page(name: str, report: dict[str, Any]) -> str:
             shown = f"{result['win_rate']:.1%} ({low:.1%} to {high:.1%})"
             lines.append(f"| {label} | {run['seed']} | {shown} | {result['zone_share']:.2f} |")
     lines += differences(variants)
-    lines += ["", f"Commit {report['commit']}." if report.get("commit") else "", ""]
+    if report.get("commit"):
+        lines += ["", f"Commit {report['commit']}."]
     return "\n".join(lines) + "\n"
 
 
