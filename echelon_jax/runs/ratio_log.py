@@ -19,10 +19,11 @@ class RatioLog:
         run_dir: where ratios.jsonl goes; there is no file before the first alarm.
         heads: names of the action heads.
         alarm: the ratio, or its inverse, from which an update is written down; 0 for never.
+        sides: teams of an arena that learn. With two, an entry says of which it is: `own`, or `other`.
     """
 
-    def __init__(self, run_dir: Path, heads: Sequence[str], alarm: float) -> None:
-        self.path, self.heads = run_dir / "ratios.jsonl", heads
+    def __init__(self, run_dir: Path, heads: Sequence[str], alarm: float, sides: int = 1) -> None:
+        self.path, self.heads, self.sides = run_dir / "ratios.jsonl", heads, sides
         self.limit = math.log(max(alarm, 1.0)) if alarm else math.inf
 
     def take(self, worst: WorstRatios | None, last_update: int) -> None:
@@ -42,9 +43,13 @@ class RatioLog:
 
     def _entry(self, worst: WorstRatios, row: int, k: int) -> dict[str, object]:
         whole = {name: int(np.asarray(getattr(worst, name))[row, k]) for name in ("arena", "mech", "time", "head")}
+        arena, seat = divmod(whole["arena"], self.sides)
+        side = {} if self.sides == 1 else {"side": ("own", "other")[seat]}
         old, new = (float(np.asarray(x)[row, k]) for x in (worst.old_log_prob, worst.new_log_prob))
         return {
             **whole,
+            "arena": arena,
+            **side,
             "head": self.heads[whole["head"]],
             "ratio": float(np.exp(np.asarray(worst.log_ratio, np.float64)[row, k])),
             "old_log_prob": old,

@@ -226,7 +226,7 @@ class Runner:
         extra = {} if self.resumed is None else self.resumed.extra
         games: deque[list[float]] = deque(extra.get("games", []), maxlen=WINDOW)  # wins and games of each call
         clock, started = CallClock(), time.perf_counter()
-        ratios = RatioLog(self.run_dir, self.heads, config.ratio_alarm)
+        ratios = RatioLog(self.run_dir, self.heads, config.ratio_alarm, config.seats // config.arenas)
 
         def report(at: int, device_metrics: Metrics, told: dict[str, float | None]) -> None:
             """Wait for a call, fetch its metrics, and hand them on. The next call is already running."""

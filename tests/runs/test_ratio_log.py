@@ -48,3 +48,12 @@ def test_without_an_alarm_there_is_no_file(tmp_path: Path, alarm: float, found: 
 def test_a_place_that_cannot_be_written_is_one_sentence(tmp_path: Path) -> None:
     with pytest.raises(CheckpointError, match="cannot write to"):
         RatioLog(tmp_path / "missing", ("throttle", "trigger"), 10.0).take(worst([50.0, 1.0]), 1)
+
+
+def test_where_both_sides_learn_an_entry_says_of_which_it_is(tmp_path: Path) -> None:
+    """Seats of arena 0 are 0 and 1, and so on (training/sides.py)."""
+    RatioLog(tmp_path, ("throttle", "trigger"), 10.0, sides=2).take(worst([50.0, 40.0, 30.0, 20.0]), 1)
+    [line] = lines(tmp_path)
+    assert [(entry["arena"], entry["side"]) for entry in line["entries"]] == [
+        (0, "own"), (0, "other"), (1, "own"), (1, "other"),
+    ]  # fmt: skip
