@@ -44,21 +44,21 @@ import pytest
 
 # A file goes to one of the two workers as a whole; the longest first, so that neither ends up waiting for one of them.
 LONGEST_FIRST = (
-    "examples",
     "product",
-    "learning",
-    "replay_game",
-    "soak",
     "widths",
-    "budget",
+    "learning",
+    "determinism",
     "fuzz",
+    "examples",
+    "simulation",
+    "replay_game",
+    "weapon_example",
     "parity",
     "evaluation",
     "games",
     "modern_actions",
     "modern_rewards",
     "modern_network",
-    "determinism",
 )
 
 
