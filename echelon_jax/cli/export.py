@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import tyro
 
+from echelon_jax.agents.registry import is_zoo_name
 from echelon_jax.cli.common import GameFlags, set_up_jax
 from echelon_jax.cli.errors import UsageError, checked
 from echelon_jax.cli.train import DEFAULT_SIZE, TrainFlags
@@ -29,11 +30,11 @@ class ExportCommand:
     """Write a trained policy as a file for other programs, read it back and compare it with the JAX policy."""
 
     run_path: tyro.conf.Positional[Path]
-    """A run directory (its last checkpoint is taken), a checkpoint, or a .pt file."""
+    """A run directory (its last checkpoint is taken), a checkpoint, a .pt file, or zoo:NAME."""
     format: str = "torch"
     """`torch` (safetensors, a card and a one-file module), `original` (a .pt for the original's arena) or `onnx`."""
     out: Path | None = None
-    """The file to write; by default export/policy with the format's ending, in the run directory."""
+    """The file to write; by default export/policy with the format's ending, in the run directory, or in runs/zoo-NAME."""
     log_std: float | None = None
     """Only for `original`: log standard deviation of every action component; with -20 its arena plays the policy's mean."""
     check_steps: int = 60
@@ -58,7 +59,7 @@ class ExportCommand:
         if self.check_steps < 1:
             raise UsageError(f"check-steps must be a whole number from 1, got {self.check_steps}")
         checked(check_seed, self.seed)
-        if not self.run_path.exists():
+        if not is_zoo_name(str(self.run_path)) and not self.run_path.exists():
             raise UsageError(f"there is no run, checkpoint or file at {self.run_path}")
         set_up_jax(self.threads)
         _need_torch()
@@ -90,7 +91,9 @@ class ExportCommand:
 
     def _default_path(self) -> Path:
         path = self.run_path
-        if path.is_file():
+        if is_zoo_name(str(path)):
+            path = Path("runs") / str(path).replace(":", "-")
+        elif path.is_file():
             path = path.parent
         elif path.absolute().parent.name == "checkpoints":
             path = path.absolute().parents[1]

@@ -24,6 +24,7 @@ from echelon_jax.reference.environment import ReferenceEnv
 from echelon_jax.runs.policy import Policy
 
 TOLERANCE = 1e-5  # float32
+VALUE = "value"  # one number per mech; all other heads are rows of numbers
 Heads = dict[str, np.ndarray]  # by name: a network's outputs, value, h, c and, where a raw action was given, log_prob
 Network = Callable[[Any, Any, Any, Any], Sequence[Any]]  # (observation, h, c, done) -> outputs by name's order
 
@@ -179,7 +180,10 @@ def by_head(policy: Policy, heads: Heads) -> Heads:
 
 
 def differences(ours: Heads, theirs: Heads, rows: np.ndarray | None = None) -> dict[str, float]:
-    """Return the largest difference per head, absolute for numbers up to 1 and relative to `ours` above.
+    """Return the largest difference per head, relative to the largest number of a head's row where that is above 1.
+
+    The numbers of a row are sums of the same inputs, so rounding is as large in the small ones as in the large: a target's
+    logit of 0.5 beside one of 30 is known no better than the 30.
 
     `rows`, bool [time, *rows], are those that are compared; None for all. Infinite where a head is missing or a number is
     not finite.
@@ -192,7 +196,8 @@ def differences(ours: Heads, theirs: Heads, rows: np.ndarray | None = None) -> d
             continue
         if rows is not None:
             got, expected = got[rows], expected[rows]
-        worst = float((np.abs(got - expected) / np.maximum(1.0, np.abs(expected))).max())
+        size = np.abs(expected) if name == VALUE else np.abs(expected).max(-1, keepdims=True, initial=0.0)
+        worst = float((np.abs(got - expected) / np.maximum(1.0, size)).max())
         out[name] = worst if np.isfinite(worst) else np.inf
     return out
 

@@ -246,6 +246,23 @@ def test_export_writes_a_file_and_shows_its_parity(run_dir, name, ending, capsys
         assert import_original(path).policy.update == 7
 
 
+def test_a_policy_of_the_zoo_is_exported_by_its_name_and_is_within_the_tolerance(tmp_path, monkeypatch, capsys):
+    """A trained policy: its largest logits are thirty times those of a fresh one."""
+    monkeypatch.chdir(tmp_path)
+    assert ExportCommand(Path("zoo:champion"), check_steps=60).run() == 0
+    assert "within 1e-05" in capsys.readouterr().out
+    assert load_policy(tmp_path / "runs" / "zoo-champion" / "export" / "policy.safetensors").network == "modern"
+    with pytest.raises(UsageError, match="a policy of the zoo must be one of"):
+        ExportCommand(Path("zoo:nobody")).run()
+
+
+def test_a_difference_counts_beside_the_largest_number_of_its_row():
+    row = {"target": np.array([[30.0, 0.5]], np.float32), "value": np.array([30.0, 0.5], np.float32)}
+    off = {"target": np.array([[30.0, 0.53]], np.float32), "value": np.array([30.0, 0.53], np.float32)}
+    found = differences(row, off)
+    assert found["target"] == pytest.approx(0.001, rel=1e-3) and found["value"] == pytest.approx(0.03, rel=1e-3)
+
+
 def test_export_of_onnx_shows_its_parity(run_dir, tmp_path, onnx_file, capsys):
     assert ExportCommand(run_dir, format="onnx", out=tmp_path / "p.onnx", check_steps=3).run() == 0
     assert "within 1e-05" in capsys.readouterr().out
