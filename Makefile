@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 TRAIN ?=
 
-.PHONY: setup train train-gpu gpu-compile test test-slow test-all lint bench soak fuzz kill-test pages site clean
+.PHONY: setup train train-gpu gpu-compile test test-extended test-all lint bench soak fuzz kill-test pages site clean
 
 setup: $(VENV)/.run
 
@@ -42,11 +42,11 @@ test: $(VENV)/.dev
 	$(BIN)/mypy
 	$(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder
 
-# What takes minutes and is left out of `make test`.
-test-slow: $(VENV)/.dev
-	$(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder -m 'slow and not golden'
+# What CI runs after the suite: long tests, most of which compile a program that nothing else needs.
+test-extended: $(VENV)/.dev
+	$(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder -m extended
 
-# Everything: the whole golden set (ECHELON_GOLDEN) and the slow tests as well.
+# Everything: the extended tests, the slow ones and the whole golden set (ECHELON_GOLDEN) as well.
 test-all: $(VENV)/.dev
 	$(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder -m ''
 

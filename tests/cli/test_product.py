@@ -145,20 +145,17 @@ def printed(book: Any) -> str:
     return "".join(o.get("text", "") or o.get("data", {}).get("text/plain", "") for o in outputs)
 
 
-# The others play with programs of their own, which take half as long again to compile; `make test-all` and CI run them.
-SHORT = TOOL.NAMES[:2]
-
-
 @pytest.fixture(scope="module")
 def executed(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
-    """The first notebooks, executed at toy size; the quickstart's run lies in `run`."""
+    """Every notebook, executed at toy size; the quickstart's run lies in `run`."""
     run = tmp_path_factory.mktemp("notebooks") / "run"
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("ECHELON_NOTEBOOKS", "small")
-        return dict(zip(SHORT, TOOL.execute(SHORT, run), strict=True)) | {"run": run}
+        return dict(zip(TOOL.NAMES, TOOL.execute(TOOL.NAMES, run), strict=True)) | {"run": run}
 
 
-@pytest.mark.parametrize("name", SHORT)
+@pytest.mark.extended
+@pytest.mark.parametrize("name", TOOL.NAMES)
 def test_an_executed_notebook_shows_its_figures_under_the_backend_of_jupyter(
     executed: dict[str, Any], name: str
 ) -> None:
@@ -166,15 +163,7 @@ def test_an_executed_notebook_shows_its_figures_under_the_backend_of_jupyter(
     assert RESULTS[name] in printed(executed[name])
 
 
-@pytest.mark.slow
-def test_the_other_notebooks_show_their_figures_too(executed: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("ECHELON_NOTEBOOKS", "small")
-    names = [name for name in TOOL.NAMES if name not in SHORT]
-    for name, book in zip(names, TOOL.execute(names, executed["run"]), strict=True):
-        assert TOOL.pictures(book) == PICTURES[name]
-        assert RESULTS[name] in printed(book)
-
-
+@pytest.mark.extended
 def test_the_quickstart_leaves_a_run_behind(executed: dict[str, Any]) -> None:
     assert (executed["run"] / "checkpoints" / "00000003" / "manifest.json").is_file()
 

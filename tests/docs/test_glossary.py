@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import functools
 import re
 from collections import Counter
 from pathlib import Path
@@ -39,7 +40,10 @@ def identifiers(path: Path) -> set[str]:
     return found
 
 
-NAMES = {path: identifiers(path) for path in sorted((ROOT / "echelon_jax").rglob("*.py"))}
+@functools.cache
+def names() -> dict[Path, set[str]]:
+    """The identifiers of every file of the package."""
+    return {path: identifiers(path) for path in sorted((ROOT / "echelon_jax").rglob("*.py"))}
 
 
 def rows() -> list[tuple[list[str], list[str]]]:
@@ -69,7 +73,7 @@ def test_a_new_name_is_in_the_package(name):
     if "/" in name or name.endswith(".py"):
         assert (ROOT / "echelon_jax" / name).exists()
     else:
-        assert any(last_part(name) in found for found in NAMES.values()) or name == "revised"
+        assert any(last_part(name) in found for found in names().values()) or name == "revised"
 
 
 @pytest.mark.parametrize("name", sorted({name for old, _ in rows() for name in old} - OTHER_MEANING))
@@ -77,5 +81,5 @@ def test_an_old_name_is_not_in_the_package(name):
     if "/" in name:
         assert list((ROOT / "echelon_jax").glob(name.rstrip("/"))) == []
     elif name.isidentifier():
-        users = [path.name for path, found in NAMES.items() if name in found]
+        users = [path.name for path, found in names().items() if name in found]
         assert sorted(set(users) - READERS) == []

@@ -37,7 +37,13 @@ def test_every_example_is_run_and_listed():
     assert sorted(listed) == names
 
 
-@pytest.mark.parametrize("name", sorted(SHOWN))
+# It trains with PyTorch, and the adaptor has tests of its own.
+LONG = "gymnasium_torch.py"
+
+
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=pytest.mark.extended if name == LONG else ()) for name in sorted(SHOWN)]
+)
 def test_the_example_runs(name, tmp_path):
     for package in NEEDS.get(name, ()):
         pytest.importorskip(package)

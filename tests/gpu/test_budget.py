@@ -26,7 +26,7 @@ def test_a_number_above_its_budget_is_found() -> None:
     assert exceeded(allowed | {"launches": 6}, allowed) == ["launches are 6, the budget is 5"]
 
 
-def test_those_of_the_long_suite_are_programs_of_the_budget() -> None:
+def test_the_long_ones_are_programs_of_the_budget() -> None:
     assert set(LONG) < {program.name for program in PROGRAMS}
 
 
@@ -34,7 +34,7 @@ def test_every_program_has_a_budget() -> None:
     assert set(read_budget()) == {program.name for program in PROGRAMS}
 
 
-# These take a minute each; CI compiles them after the suite, and so does `make test-slow`.
+# These take a minute each.
 LONG = (
     "environment, original rules, 256 arenas",
     "fused training call, native kernels, 64 arenas",
@@ -45,7 +45,7 @@ LONG = (
 
 @pytest.mark.parametrize(
     "program",
-    [pytest.param(p, marks=pytest.mark.slow if p.name in LONG else (), id=p.name) for p in PROGRAMS],
+    [pytest.param(p, marks=pytest.mark.extended if p.name in LONG else (), id=p.name) for p in PROGRAMS],
 )
 def test_a_program_compiles_for_the_gpu_within_its_budget(program: Budgeted) -> None:
     lacks = missing()

@@ -209,7 +209,7 @@ def test_the_forget_gates_bias_starts_at_one():
     assert bias[16:32].tolist() == [1.0] * 16 and not bias[:16].any() and not bias[32:].any()
 
 
-@pytest.mark.slow  # test_own_network.py and test_trainer.py ask the same of smaller networks
+@pytest.mark.extended  # test_trainer.py asks the same of the original network
 def test_it_learns_to_remember_a_sign_that_was_shown_once():
     """The learning test: a tiny game whose best play needs the memory, from nothing to the threshold."""
     config = TrainConfig(

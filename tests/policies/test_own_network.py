@@ -49,6 +49,7 @@ def test_a_sequence_gives_what_its_decisions_give_one_by_one():
     assert whole.head_log_prob(whole.mode()).shape == (time, arenas, mechs, 1)
 
 
+@pytest.mark.extended
 def test_it_learns_to_remember_a_sign_that_was_shown_once():
     train = make_train(FakeEnv(), TRAIN, CountingAgent(), network=small)
     state = train.init(jax.random.key(0), PARAMS)

@@ -140,6 +140,7 @@ def test_edits_lead_from_the_first_map_to_the_last(trace, replay):
     assert np.array_equal(cells, np.asarray(last.after.sim.grid.material[0]))
 
 
+@pytest.mark.extended
 def test_any_arena_of_a_batch_can_be_recorded():
     """Three arenas side by side in one compiled scan; which one is recorded is chosen at the call."""
     env = Echelon(CONFIG)

@@ -7,6 +7,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 ROOT = Path(__file__).resolve().parents[2]
 PLACE = "        # A weapon of your own goes here (docs/extending.md).\n"
 
@@ -18,6 +20,7 @@ def rows_of_the_page() -> str:
     return found[1]
 
 
+@pytest.mark.extended
 def test_the_weapons_of_the_page_play_alike_in_both_simulators_with_one_file_changed(tmp_path: Path) -> None:
     shutil.copytree(ROOT / "echelon_jax", tmp_path / "echelon_jax", ignore=shutil.ignore_patterns("__pycache__"))
     table = tmp_path / "echelon_jax" / "rules" / "weapons.py"

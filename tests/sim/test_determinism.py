@@ -56,7 +56,7 @@ def result(cases):
 
 
 @pytest.mark.parametrize(
-    "arenas", [pytest.param((4,), marks=pytest.mark.slow, id="width 1"), pytest.param((2, 5, 7), id="width 3")]
+    "arenas", [pytest.param((4,), marks=pytest.mark.extended, id="width 1"), pytest.param((2, 5, 7), id="width 3")]
 )
 def test_an_arena_gives_the_same_bits_in_a_batch_of_any_width(cases, result, arenas):
     assert unequal(play(rows(cases, arenas)), rows(result, arenas)) == []
@@ -71,6 +71,7 @@ def test_permuted_arenas_give_permuted_results(cases, result):
     assert unequal(play(rows(cases, order)), rows(result, order)) == []
 
 
+@pytest.mark.extended
 def test_phases_compiled_one_by_one_agree_with_the_whole_step(cases, result, monkeypatch):
     """The simulation, each phase its own program, from the same decisions; what reads the actions is not compiled at all."""
     scan = jax.lax.scan
@@ -146,6 +147,7 @@ def test_a_state_that_was_saved_and_loaded_goes_on_identically(cases, result, th
     assert (went_on[0][0].sim.tick == np.asarray(cases.state.sim.tick) + 2 * CONFIG.substeps).any()
 
 
+@pytest.mark.extended
 def test_one_scan_agrees_with_single_calls(cases):
     env, params = Echelon(CONFIG), default_params(CONFIG)
     turns = [

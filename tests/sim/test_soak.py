@@ -19,7 +19,7 @@ def soak():
     return module
 
 
-@pytest.mark.slow
+@pytest.mark.extended
 def test_two_hundred_random_games_leave_nothing_wrong_behind(soak):
     report = soak.soak(games=200, arenas=100, size=40, seed=7, rules="revised", worlds=64)
     assert report["games"] >= 200 and report["judged"] >= 500  # mechs that lived through a full game

@@ -63,6 +63,7 @@ def test_random_widths_of_queues_give_the_same_bits():
         assert unequal(one, other) == []
 
 
+@pytest.mark.extended
 def test_random_widths_of_fixed_rounds_give_the_same_result(monkeypatch):
     """Under the revised rules; a recorded episode does the same for the original's (tests/parity/test_parity.py)."""
     monkeypatch.setattr(compiling, "as_xla_does", compiling.for_short_runs)  # last bits are not compared

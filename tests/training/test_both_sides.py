@@ -143,6 +143,7 @@ def test_it_learns_to_remember_a_sign_on_both_sides() -> None:
     assert last > 0.6
 
 
+@pytest.mark.extended
 def test_a_run_against_itself_trains_and_says_so(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     run = tmp_path / "run"
     flags = ["--preset", "smoke", "--opponent", "self", "--validation-every", "0", "--eval-games", "0"]

@@ -10,7 +10,7 @@ from echelon_jax.training.metrics import summarize
 from echelon_jax.training.reward_weights import reward_weights
 from echelon_jax.training.trainer import make_train
 
-pytestmark = pytest.mark.optimised
+pytestmark = [pytest.mark.optimised, pytest.mark.extended]
 
 
 UPDATES = 40  # at most, of a schedule of 60
