@@ -129,6 +129,7 @@ def test_an_update_changes_the_policy_and_its_repetition_is_the_same(devices: in
     assert unequal(*ends) == [] and unequal(first, ends[0]) != []
 
 
+@pytest.mark.extended
 def test_it_learns_to_remember_a_sign_on_both_sides() -> None:
     config = dataclasses.replace(
         CONFIG_OF_A_RUN, arenas=16, rollout_steps=12, updates=60, epochs=4, learning_rate=1e-2, entropy_coefficient=0.0

@@ -123,6 +123,7 @@ def test_each_device_plays_its_own_half_of_the_arenas_with_draws_of_its_own(lear
     )  # nobody dies, so it counts those of both devices
 
 
+@pytest.mark.extended
 def test_two_devices_learn_what_one_learns(trainer):
     # Seed 0 was at 0.59 under one rounding of ten tried (five seeds, two code generators), where all others were above 0.85.
     state, params = trainer.place(trainer.init(jax.random.key(1), fake_params()), fake_params())
