@@ -223,6 +223,7 @@ def test_every_flag_of_the_documentation_exists(capsys: pytest.CaptureFixture[st
                     assert flag in shown, (page, line, flag)
 
 
+@pytest.mark.extended
 def test_the_library_examples_of_the_readme_run(capsys: pytest.CaptureFixture[str]) -> None:
     make, load = (text for page, text in blocks("python") if page == "README.md")
     names: dict[str, Any] = {}

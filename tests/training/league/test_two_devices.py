@@ -17,6 +17,8 @@ from echelon_jax.policies.normalize import empty_moments
 from echelon_jax.training.league import state as league
 from echelon_jax.training.trainer import Train, make_train
 
+pytestmark = pytest.mark.extended
+
 CALLS = 4
 
 
