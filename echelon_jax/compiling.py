@@ -10,9 +10,11 @@ from typing import Any
 
 import jax
 
-# XLA's older code generator for fused loops. It compiles in a quarter to two fifths less time. A step of the default game is as
-# fast with it, training in the original's game is a seventh slower (docs/benchmarks.md).
+# XLA's older code generator for fused loops. It takes ten to thirteen CPU seconds off compiling a training program, and training
+# is then a tenth to a sixth slower (docs/benchmarks.md).
 _RUNS_LONG: dict[str, Any] = {"xla_cpu_use_fusion_emitters": False}
+# Environment steps from which XLA's own options win: some 100 CPU us a step against ten to thirteen CPU s (docs/benchmarks.md).
+WORTH_COMPILING = 150_000
 # It compiles in a third of the time, and the program is some six times slower.
 _RUNS_ONCE: dict[str, Any] = {
     **_RUNS_LONG,
@@ -43,8 +45,13 @@ def as_xla_does() -> dict[str, Any]:
 
 
 def for_long_runs() -> dict[str, Any]:
-    """Return the options of a program that runs for minutes, such as training: most of the speed, a shorter compile."""
+    """Return the options of a program that runs for a minute or so, such as evaluation games: most of the speed."""
     return _options(_RUNS_LONG)
+
+
+def for_training(env_steps: int) -> dict[str, Any]:
+    """Return the options of a training program, by the environment steps of the whole run: the sooner end of both together."""
+    return as_xla_does() if env_steps >= WORTH_COMPILING else for_long_runs()
 
 
 def for_short_runs() -> dict[str, Any]:

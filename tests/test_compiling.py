@@ -25,6 +25,11 @@ def test_the_installed_xla_knows_all_of_them():
     assert compiling.for_short_runs().keys() == compiling._RUNS_ONCE.keys()
 
 
+def test_only_a_run_that_pays_for_it_compiles_as_xla_does():
+    assert compiling.for_training(compiling.WORTH_COMPILING) == compiling.as_xla_does()
+    assert compiling.for_training(compiling.WORTH_COMPILING - 1) == compiling.for_long_runs()
+
+
 def test_an_unknown_option_is_left_out():
     assert compiling._options({"xla_no_such_option": True}) == {}
 

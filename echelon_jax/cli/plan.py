@@ -60,7 +60,7 @@ def print_plan(
     `fits` says into what the arenas were made to fit, if they were.
     """
     c, e, memory = config, env_config, needs(config, env_config)
-    steps = c.updates * c.decisions_per_update
+    steps = c.env_steps
     calls = c.updates // c.updates_per_call
     between = calls_between_saves(save_every)
     saves = math.ceil(calls / between)

@@ -30,10 +30,10 @@ def rollout_alone(update: Callable[[Any, Any], Any]) -> Callable[[Any, Any], Any
     return jax.jit(lambda state, env_params: update(state, env_params)[0].runner_state)
 
 
-def time_rollout(update: Callable[[Any, Any], Any], state: Any, env_params: Any) -> float:
-    """Return the seconds of a rollout alone, measured once. This compiles one more program."""
+def time_rollout(update: Callable[[Any, Any], Any], state: Any, env_params: Any, env_steps: int) -> float:
+    """Return the seconds of a rollout alone in a run of so many steps, measured once. This compiles one more program."""
     lowered = rollout_alone(update).lower(state, env_params)  # type: ignore[attr-defined]
-    program = lowered.compile(compiling.for_long_runs())
+    program = lowered.compile(compiling.for_training(env_steps))
     jax.block_until_ready(program(state, env_params))
     began = time.perf_counter()
     jax.block_until_ready(program(state, env_params))

@@ -171,7 +171,9 @@ class Runner:
             self.measured["seconds/compile"] = compiling
             if self.time_parts:
                 self.progress.phase("measuring a rollout alone")
-                self.measured["seconds/rollout"] = time_rollout(trainer.update, state, env_params)
+                self.measured["seconds/rollout"] = time_rollout(
+                    trainer.update, state, env_params, self.config.env_steps
+                )
             self.progress.compiled(compiling)
             if self.companion is not None:
                 remembered = None if self.resumed is None else self.resumed.extra.get("companion")

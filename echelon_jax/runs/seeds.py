@@ -53,7 +53,8 @@ def shared_program(trainer: Train, count: int, vmap: bool = False) -> Callable[.
             out = jax.lax.map(lambda one: updates(*one), stacked)
         return tuple(jax.tree.map(lambda x, i=i: x[i], out) for i in range(count))
 
-    return jax.jit(calls, donate_argnums=0, compiler_options=compiling.for_long_runs())
+    options = compiling.for_training(trainer.config.env_steps)
+    return jax.jit(calls, donate_argnums=0, compiler_options=options)
 
 
 class SharedCall:

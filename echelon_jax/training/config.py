@@ -441,6 +441,11 @@ class TrainConfig:
         """Environment steps (decisions of a whole arena) of one rollout."""
         return self.arenas * self.rollout_steps
 
+    @property
+    def env_steps(self) -> int:
+        """Environment steps of the whole run."""
+        return self.updates * self.decisions_per_update
+
     def bank_swaps(self, update: int) -> int:
         """Return how many bank swaps lie before an update, counted from 0; the worlds are a function of seed and this."""
         return update // self.bank_swap_every if self.bank_swap_every else 0

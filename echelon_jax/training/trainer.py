@@ -401,7 +401,9 @@ def make_train(
         features=features,
         init=compiled_init if mesh is None else placed_init,
         shapes=shapes,
-        run_updates=jax.jit(on_every_device(run_updates), donate_argnums=0, compiler_options=compiling.for_long_runs()),
+        run_updates=jax.jit(
+            on_every_device(run_updates), donate_argnums=0, compiler_options=compiling.for_training(config.env_steps)
+        ),
         update=on_every_device(precise_update),
         place=place,
         guard_names=guard.names_of(

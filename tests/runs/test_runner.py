@@ -200,7 +200,7 @@ def test_a_signal_ends_the_run_after_the_call_with_a_checkpoint(tmp_path: Path) 
 
 
 def test_rollout_and_update_add_up_to_the_call(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(runner, "time_rollout", lambda update, state, env_params: 1e-4)
+    monkeypatch.setattr(runner, "time_rollout", lambda update, state, env_params, env_steps: 1e-4)
     run(tmp_path, updates=3, time_parts=True)
     for line in map(json.loads, (tmp_path / "metrics.jsonl").read_text().splitlines()):
         assert line["seconds/rollout"] == 1e-4 and line["seconds/update"] > 0
