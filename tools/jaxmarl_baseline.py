@@ -60,7 +60,8 @@ def main() -> None:
     def log(metrics: dict[str, Any]) -> None:
         shown = {name: float(metrics[name]) for name in ("returns", "total_loss", "entropy") if name in metrics}
         told = ", ".join(f"{name} {value:.4f}" for name, value in shown.items())
-        print(f"env-step {int(metrics['env_step'])}: {told}, {time.perf_counter() - begin:.0f} s", flush=True)
+        wall, cpu = time.perf_counter() - begin, time.process_time()
+        print(f"env-step {int(metrics['env_step'])}: {told}, {wall:.0f} s, {cpu:.3f} CPU s", flush=True)
 
     baseline.HeuristicEnemySMAX = lambda **_: env
     baseline.map_name_to_scenario = lambda _: None

@@ -12,6 +12,7 @@ from functools import cache, cached_property
 from typing import NamedTuple
 
 import jax.numpy as jnp
+import numpy as np
 from jaxtyping import Array, Bool, Float32
 
 from echelon_jax.config import EnvConfig
@@ -163,6 +164,20 @@ class Heads:
                     pressed[piece.entry] = pressed[piece.entry] & ~scout[..., None]
         found["trigger"] = jnp.concatenate([pressed[name].astype(jnp.float32) for name in self.triggers], -1)
         return jnp.concatenate([found[head.name] for head in self.table], -1)
+
+    def untold(self, taught: Bool[np.ndarray, " actions"]) -> Bool[np.ndarray, " raw"]:
+        """Return the components of a raw action that follow from no entry of an action that says something."""
+        layout, told = self.actions.layout(self.config), np.zeros(self.raw_action_size, bool)
+        for piece in self.actions.pieces(self.config):
+            if taught[layout[piece.entry].offset]:
+                head = self[piece.head].raw_action
+                if piece.kind in ("tanh", "choice"):
+                    told[head] = True
+                else:
+                    told[head.start + self.triggers.index(piece.entry)] = True
+                    if piece.kind == "switch":
+                        told[self["ewar"].raw_action] = True
+        return ~told
 
 
 @cache

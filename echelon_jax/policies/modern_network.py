@@ -372,6 +372,16 @@ class ModernNetwork:
         back = np.argsort(np.concatenate(order))
         return jax.tree.map(lambda *x: jnp.take(jnp.concatenate(x, lead), back, axis=lead), *parts)
 
+    def raw_of(
+        self,
+        action: Float32[Array, "*batch actions"],
+        scout: Bool[Array, "*batch"],
+        taught: Bool[np.ndarray, " actions"],
+    ) -> Float32[Array, "*batch raw"]:
+        """Return the raw action that means the same to the environment (`Heads.from_action`), NaN where nothing is said."""
+        raw, silent = self.heads.from_action(action, scout), self.heads.untold(taught)
+        return jnp.where(jnp.asarray(silent), jnp.nan, raw)
+
     def clip_params(self, params: Params) -> Params:
         """Return the parameters unchanged, because none has a range."""
         return params

@@ -10,6 +10,7 @@ from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from flax import linen as nn
 from jaxtyping import Array, Bool, Float32, Key
 
@@ -111,6 +112,26 @@ class Network(Protocol):
 
     def clip_params(self, params: Params) -> Params:
         """Return the parameters clipped to their ranges, after a gradient step."""
+        ...
+
+
+@runtime_checkable
+class Teachable(Protocol):
+    """A network that can learn from the actions of somebody else (training/teacher.py)."""
+
+    def raw_of(
+        self,
+        action: Float32[Array, "*batch actions"],
+        scout: Bool[Array, "*batch"],
+        taught: Bool[np.ndarray, " actions"],
+    ) -> Float32[Array, "*batch raw"]:
+        """Return the raw action that means the same to the environment, NaN where nothing is said.
+
+        Args:
+            action: what somebody else does.
+            scout: which mechs are scouts.
+            taught: which entries of the action say something.
+        """
         ...
 
 

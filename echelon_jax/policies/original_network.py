@@ -185,6 +185,15 @@ class OriginalNetwork:
         x = self._call("encode", params, observation)
         return jax.lax.scan(lambda c, now: (self._call("cell", params, c, *now), None), carry, (x, reset))[0]
 
+    def raw_of(
+        self,
+        action: Float32[Array, "*batch actions"],
+        scout: Bool[Array, "*batch"],
+        taught: Bool[np.ndarray, " actions"],
+    ) -> Float32[Array, "*batch actions"]:
+        """Return the raw action of an action, infinite where that is 1 or -1, NaN where nothing is said."""
+        return jnp.where(jnp.asarray(taught), jnp.arctanh(action), jnp.nan)
+
     def clip_params(self, params: Params) -> Params:
         """Return the parameters with log-std clipped to its range. Outside the range it would have no gradient and stay there."""
         return {**params, "log_std": jnp.clip(params["log_std"], *LOG_STD_RANGE)}

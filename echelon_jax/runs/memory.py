@@ -132,7 +132,8 @@ def abstract_batch(config: TrainConfig, env_config: EnvConfig, network: Network)
     flag = jax.ShapeDtypeStruct((seats, team), jnp.bool_)
     rows: dict[str, Any] = {"observation": observation, "raw_action": raw_action, "log_prob": log_prob, "value": value}
     flags: dict[str, Any] = dict.fromkeys(("reset", "policy_mask", "value_mask"), flag)
-    one = loss.Batch(**rows, **flags, advantage=value, target=value)
+    advice = raw_action if config.teacher else None
+    one = loss.Batch(**rows, **flags, advantage=value, target=value, teacher_action=advice)
     # A rollout has these besides, and the update makes advantages and targets of it.
     more = tree_bytes(dict.fromkeys(("reward", "final_value"), value)) + 3 * tree_bytes(flag)
     assert {*rows, "reset"} < set(Rollout.__dataclass_fields__)
@@ -149,9 +150,11 @@ def kept_bytes(config: TrainConfig, network: Network, batch: loss.Batch, carry: 
     key = jax.eval_shape(lambda: jax.random.key(0))
     params = jax.eval_shape(network.init, key)
 
+    no_weights = loss.Weights(entropy=jnp.float32(0.0), teacher=jnp.float32(0.0))
+
     def backward(params: Any, carry: Any, batch: loss.Batch, key: Any) -> Any:
         def of(params: Any) -> Any:
-            return loss.loss_and_metrics(params, network, config.ppo, jnp.float32(0.0), carry, batch, key)[0]
+            return loss.loss_and_metrics(params, network, config.ppo, no_weights, carry, batch, key)[0]
 
         return jax.vjp(of, params)[1]
 

@@ -72,6 +72,7 @@ MEANINGS: dict[str, dict[str, str]] = {
         "rollout (modern network)",
         "update/update_ratio": "norm of the parameter step divided by the norm of the parameters",
         "update/skipped": "share of gradient steps left out because something was not finite",
+        "update/imitation": "with a teacher: minus the log-prob of its actions, summed over the heads",
         "update/stopped": "share of gradient steps left out because the KL was too large",
     },
     "Validation (docs/evaluation.md); null in the lines of updates without one, absent in runs without any": {

@@ -166,6 +166,7 @@ def inspect_update(
     rollout: Mapping[str, Float32[Array, "*_shape"]],
     head_units: Float32[Array, " heads"],
     across: Across = ALONE,
+    taught: Bool[Array, ""] | bool = False,
 ) -> Finding:
     """Return the faults of an update, the same on all devices.
 
@@ -175,6 +176,9 @@ def inspect_update(
         observation: the observations that the update read; columns are the last axis.
         rollout: other numbers that the update read, by name; 0 where they do not count.
         head_units: divisors of the heads' entropies, after which an even choice has 1.
+        across: the devices.
+        taught: whether a teacher leads the policy (training/teacher.py). It may then move as far as it likes: ratio, KL and
+            entropy are no faults.
     """
     steps = jax.tree.map(lambda x: x.reshape(-1, *x.shape[2:]), metrics)
     done = steps.stopped == 0
@@ -203,6 +207,9 @@ def inspect_update(
     first, last = steps.head_entropy[0], steps.head_entropy[jnp.maximum(done.sum() - 1, 0)]
     fall = (first - last) / head_units
     found["entropy"] = (fall > config.entropy_drop).any(), jnp.where(jnp.isfinite(fall), fall, -jnp.inf).argmax()
+
+    for name in ("ratio", "kl", "entropy"):
+        found[name] = found[name][0] & ~jnp.asarray(taught), found[name][1]
 
     loss = jnp.abs(jnp.where(done, steps.loss, 0.0).sum() / jnp.maximum(done.sum(), 1))
     deviation = jnp.sqrt(jnp.maximum(state.loss_square - jnp.square(state.loss_mean), 0.0))

@@ -24,6 +24,7 @@ from echelon_jax.training.devices import ALONE, Across
 from echelon_jax.training.diagnostics import WorstRatios
 
 MIN_ADVANTAGE_DEVIATION = 1e-6
+FORBIDDEN = -1e3  # log-prob below which an action counts as forbidden by an action mask
 
 
 @dataclasses.dataclass(frozen=True)
@@ -72,6 +73,7 @@ class Batch(flax.struct.PyTreeNode):
     value: Float32[Array, "time arenas mechs"]  # as the rollout saw it, critic's units
     advantage: Float32[Array, "time arenas mechs"]
     target: Float32[Array, "time arenas mechs"]  # returns in units of the critic
+    teacher_action: Float32[Array, "time arenas mechs raw"] | None = None  # raw actions to imitate
 
 
 class UpdateMetrics(flax.struct.PyTreeNode):
@@ -98,6 +100,8 @@ class UpdateMetrics(flax.struct.PyTreeNode):
     # Before clipping, by part of the network; and the worst ratios of the whole update, if they are kept.
     part_grad_norm: dict[str, Float32[Array, "*batch"]] = dataclasses.field(default_factory=dict)
     worst: WorstRatios | None = None
+    # With a teacher: minus the log-prob of its actions, summed over the heads.
+    imitation: Float32[Array, "*batch"] | None = None
 
 
 def masked_head_mean(
@@ -141,6 +145,20 @@ def value_terms(
     return jnp.maximum(plain, 0.5 * jnp.square(target - held))
 
 
+def imitation_loss(
+    log_prob: Float32[Array, "*batch heads"],
+    counts: Bool[Array, "*batch heads"],
+    alive: Bool[Array, " *batch"],
+    living: Float32[Array, ""],
+) -> Float32[Array, ""]:
+    """Return minus the log-prob of a teacher's actions, summed over the heads that count, over the number of living mechs.
+
+    A teacher does not know the learner's action masks. What they forbid cannot be learnt and does not count.
+    """
+    allowed = counts & alive[..., None] & (log_prob > FORBIDDEN)
+    return masked_head_mean(-log_prob, allowed, living).sum()
+
+
 class Whole(flax.struct.PyTreeNode):
     """Counts of a whole minibatch, of all devices, that each of its parts divides by."""
 
@@ -155,6 +173,7 @@ class Outcome(flax.struct.PyTreeNode):
     policy_loss: Float32[Array, ""]
     value_loss: Float32[Array, ""]
     entropy: Float32[Array, ""]
+    imitation: Float32[Array, ""] | None  # None without a teacher
     head_entropy: Float32[Array, " heads"]
     log_ratio: Float32[Array, "time arenas mechs heads"]  # 0 where an entry does not count
     use: Bool[Array, "time arenas mechs heads"]
@@ -168,14 +187,23 @@ def normalized(batch: Batch, across: Across = ALONE) -> tuple[Batch, Whole]:
     return batch.replace(advantage=advantage), Whole(*across.total(counts))  # type: ignore[attr-defined]
 
 
+class Weights(flax.struct.PyTreeNode):
+    """The weights of the loss that change over a run."""
+
+    entropy: Float32[Array, ""]
+    teacher: Float32[Array, ""]  # of the imitation loss
+
+
 def _entropy(distribution: Any, noise: Any, key: Key[Array, ""]) -> Float32[Array, "*batch heads"]:
     return distribution.head_entropy(key) if noise is None else distribution.head_entropy_from(noise)
 
 
 def heads_and_value(
     params: Params, network: Network, remat: bool, carry: Carry, batch: Batch, noise: Any, key: Key[Array, ""]
-) -> tuple[Array, Array, Array, Array]:
+) -> tuple[Array, Array, Array, tuple[Array, Array] | None, Array]:
     """Return what the policy says of stored decisions: log-prob, entropy and loss mask of each head, and the value.
+
+    Before the value stand log-prob and loss mask of the teacher's actions, or None without a teacher.
 
     Args:
         params, network: the policy.
@@ -185,20 +213,25 @@ def heads_and_value(
         noise: for the estimate of the entropy (`entropy_noise`), or None.
         key: for it where there is no noise.
     """
+
+    def said(distribution: Any, raw: Array, advice: Array | None, noise: Any, key: Array) -> Any:
+        own = distribution.head_log_prob(raw), _entropy(distribution, noise, key), distribution.loss_mask(raw)
+        return *own, None if advice is None else (
+            distribution.head_log_prob_of_other(advice),
+            distribution.loss_mask(advice),
+        )
+
     if not remat:
         distribution, value = network.unroll(params, carry, batch.observation, batch.reset)
-        raw = batch.raw_action
-        heads = distribution.head_log_prob(raw), _entropy(distribution, noise, key), distribution.loss_mask(raw)
-        return *heads, value
+        return *said(distribution, batch.raw_action, batch.teacher_action, noise, key), value
 
-    def decide(carry: Carry, now: Any) -> tuple[Carry, tuple[Array, Array, Array, Array]]:
-        observation, reset, raw, noise, key = now
+    def decide(carry: Carry, now: Any) -> tuple[Carry, Any]:
+        observation, reset, *rest = now
         carry, distribution, value = network.apply(params, carry, observation, reset)
-        heads = distribution.head_log_prob(raw), _entropy(distribution, noise, key), distribution.loss_mask(raw)
-        return carry, (*heads, value)
+        return carry, (*said(distribution, *rest), value)
 
     keys = jax.random.split(key, batch.reset.shape[0])
-    inputs = batch.observation, batch.reset, batch.raw_action, noise, keys
+    inputs = batch.observation, batch.reset, batch.raw_action, batch.teacher_action, noise, keys
     return jax.lax.scan(jax.checkpoint(decide, prevent_cse=False), carry, inputs)[1]
 
 
@@ -223,7 +256,7 @@ def part_loss(
     params: Params,
     network: Network,
     config: PPOConfig,
-    entropy_coefficient: Float32[Array, ""],
+    weights: Weights,
     carry: Carry,
     batch: Batch,
     whole: Whole,
@@ -231,7 +264,9 @@ def part_loss(
     key: Key[Array, ""],
 ) -> tuple[Float32[Array, ""], Outcome]:
     """Return the share of a part of a minibatch in the loss, and what the metrics need. `batch.advantage` is normalised."""
-    log_prob, entropies, counts, value = heads_and_value(params, network, config.remat, carry, batch, noise, key)
+    log_prob, entropies, counts, taught, value = heads_and_value(
+        params, network, config.remat, carry, batch, noise, key
+    )
     mask = batch.policy_mask
     use = counts & mask[..., None]
     # Masked before exp: a dead mech's meaningless ratio must not become inf, whose gradient would be NaN.
@@ -243,8 +278,11 @@ def part_loss(
     value_loss = errors.sum() / jnp.maximum(whole.values, 1.0)
     head_entropy = masked_head_mean(entropies, jnp.broadcast_to(mask[..., None], use.shape), whole.living)
     entropy = (head_entropy * jnp.asarray(network.entropy_weights, jnp.float32)).sum()
-    loss = policy_loss + config.value_coefficient * value_loss - entropy_coefficient * entropy
-    outcome = Outcome(loss, policy_loss, value_loss, entropy, head_entropy, log_ratio, use, value)
+    loss = policy_loss + config.value_coefficient * value_loss - weights.entropy * entropy
+    imitation = None if taught is None else imitation_loss(*taught, mask, whole.living)
+    if imitation is not None:
+        loss = loss + weights.teacher * imitation
+    outcome = Outcome(loss, policy_loss, value_loss, entropy, imitation, head_entropy, log_ratio, use, value)
     return loss, jax.lax.stop_gradient(outcome)
 
 
@@ -270,6 +308,7 @@ def metrics_of(
             "policy_loss": outcome.policy_loss,
             "value_loss": outcome.value_loss,
             "entropy": outcome.entropy,
+            "imitation": outcome.imitation,
             "kl": head_kl.sum(),
             "head_entropy": outcome.head_entropy,
             "head_kl": head_kl,
@@ -294,16 +333,17 @@ def loss_and_metrics(
     params: Params,
     network: Network,
     config: PPOConfig,
-    entropy_coefficient: Float32[Array, ""],
+    weights: Weights,
     carry: Carry,
     batch: Batch,
     key: Key[Array, ""],
     across: Across = ALONE,
 ) -> tuple[Float32[Array, ""], UpdateMetrics]:
-    """Return policy loss + value coefficient x value loss - entropy coefficient x entropy.
+    """Return policy loss + value coefficient x value loss - entropy coefficient x entropy + teacher's weight x imitation loss.
 
     The policy loss is the clipped surrogate of each head, where its loss mask is true and the mech lives, summed over heads and
-    averaged over living mechs. The entropy is that of the heads times their weights, averaged over living mechs. The metrics
+    averaged over living mechs. The entropy is that of the heads times their weights, averaged over living mechs. The imitation
+    loss is minus the log-prob of the teacher's actions, averaged in the same way, where they are allowed. The metrics
     `grad_norm`, `update_ratio`, `skipped`, `stopped` and `bad_gradient` stay 0 here, and `part_grad_norm` stays empty.
 
     With several devices the loss is this device's part: its sums over the counts of all devices. So the sum of the devices'
@@ -311,7 +351,7 @@ def loss_and_metrics(
     """
     batch, whole = normalized(batch, across)
     noise = entropy_noise(network, params, lambda: (carry, batch), key) if config.remat else None
-    loss, outcome = part_loss(params, network, config, entropy_coefficient, carry, batch, whole, noise, key)
+    loss, outcome = part_loss(params, network, config, weights, carry, batch, whole, noise, key)
     return loss, metrics_of(config, batch, whole, outcome, across)
 
 
@@ -324,7 +364,7 @@ def gradient(
     params: Params,
     network: Network,
     config: PPOConfig,
-    entropy_coefficient: Float32[Array, ""],
+    weights: Weights,
     first_memory: Callable[[Int32[Array, " some"]], Carry],
     batch: Batch,
     sequences: Int32[Array, " some"],
@@ -334,7 +374,7 @@ def gradient(
     """Return this device's part of the gradient of the loss of a minibatch, and the metrics of all devices.
 
     Args:
-        params, network, config, entropy_coefficient: see `loss_and_metrics`.
+        params, network, config, weights: see `loss_and_metrics`.
         first_memory: the memory before the first decision of some sequences.
         batch: all sequences of the rollout.
         sequences: those of the minibatch; `config.accumulate` divides their number.
@@ -343,7 +383,7 @@ def gradient(
     """
     if config.accumulate == 1:
         own = first_memory(sequences), take_sequences(batch, sequences)
-        settings = network, config, entropy_coefficient
+        settings = network, config, weights
         return jax.grad(loss_and_metrics, has_aux=True)(params, *settings, *own, key, across)
 
     parts = config.accumulate
@@ -361,7 +401,7 @@ def gradient(
     def add(total: Params, now: Any) -> tuple[Params, Outcome]:
         some, advantage, noise, key = now
         own = take_sequences(batch, some).replace(advantage=advantage)  # type: ignore[attr-defined]
-        settings = network, config, entropy_coefficient, first_memory(some), own, whole, noise, key
+        settings = network, config, weights, first_memory(some), own, whole, noise, key
         grads, outcome = jax.grad(part_loss, has_aux=True)(params, *settings)
         return jax.tree.map(jnp.add, total, grads), outcome
 
@@ -373,5 +413,6 @@ def gradient(
     )
     grads, outcomes = jax.lax.scan(add, jax.tree.map(jnp.zeros_like, params), inputs)
     each = {name: joined(getattr(outcomes, name)) for name in ("log_ratio", "use", "value")}
-    sums = {name: getattr(outcomes, name).sum(0) for name in Outcome.__dataclass_fields__ if name not in each}
+    rest = {name: getattr(outcomes, name) for name in Outcome.__dataclass_fields__ if name not in each}
+    sums = jax.tree.map(lambda x: x.sum(0), rest)
     return grads, metrics_of(config, minibatch, whole, Outcome(**sums, **each), across)

@@ -220,7 +220,7 @@ def summarize(
             out[f"per_episode/{name}_{label}"] = _quotient(total.statistics[i, side], total.episodes)
     done = np.concatenate([1.0 - m.update.stopped.ravel() for m in stacked])
     for name in UpdateMetrics.__dataclass_fields__:
-        if name in NOT_MEANS:
+        if name in NOT_MEANS or getattr(stacked[0].update, name) is None:
             continue
         rows = np.concatenate([getattr(m.update, name).reshape(m.update.stopped.size, -1) for m in stacked])
         if name == "stopped":

@@ -23,7 +23,7 @@ from echelon_jax.policies.network import Carry, Network, Params
 from echelon_jax.training import diagnostics
 from echelon_jax.training.devices import ALONE, Across
 from echelon_jax.training.guard import first_bad
-from echelon_jax.training.loss import Batch, PPOConfig, UpdateMetrics, gradient, take_sequences
+from echelon_jax.training.loss import Batch, PPOConfig, UpdateMetrics, Weights, gradient, take_sequences
 
 ADAM_EPSILON = 1e-5
 
@@ -33,6 +33,7 @@ class UpdateSchedule(flax.struct.PyTreeNode):
 
     learning_rate: Float32[Array, ""]
     entropy_coefficient: Float32[Array, ""]
+    teacher_weight: Float32[Array, ""] | float = 0.0  # 0 without a teacher
 
 
 def make_optimizer(max_grad_norm: float) -> optax.GradientTransformation:
@@ -58,7 +59,7 @@ def gradient_step(
     If the loss or a gradient is not finite, nothing changes and `skipped` is 1. So the parameters stay sound for the later steps.
     The guard then drops the whole update.
     """
-    settings = network, config, schedule.entropy_coefficient
+    settings = network, config, Weights(schedule.entropy_coefficient, jnp.asarray(schedule.teacher_weight))
     grads, metrics = gradient(params, *settings, first_memory, batch, sequences, key, across)
     grads = across.total(grads)
     norm = optax.tree.norm(grads)
@@ -172,7 +173,10 @@ def update(
         else:
             left, made = leave(params, optimizer_state, *x), do(params, optimizer_state, *x)
             params, optimizer_state, metrics = jax.tree.map(lambda old, new: jnp.where(stop, old, new), left, made)
-        return (params, optimizer_state, stop | (metrics.kl > 1.5 * config.target_kl)), metrics
+        too_far = metrics.kl > 1.5 * config.target_kl
+        if batch.teacher_action is not None:  # a teacher moves the policy further than PPO alone should
+            too_far = too_far & (jnp.asarray(schedule.teacher_weight) == 0)
+        return (params, optimizer_state, stop | too_far), metrics
 
     keys = jax.random.split(noise_key, parts.shape[0])
     start = (params, optimizer_state, jnp.zeros((), bool))

@@ -19,6 +19,7 @@ from echelon_jax.policies.normalize import Moments, batch_moments, empty_moments
 from echelon_jax.training.league.state import count_playing
 from echelon_jax.training.metrics import RolloutSums, add_step, no_sums
 from echelon_jax.training.sides import all_rows, of_other_side, of_own_side, opponent_rows, seat_rows, to_seats
+from echelon_jax.training.teacher import Teacher
 
 
 @runtime_checkable
@@ -55,6 +56,7 @@ class RunnerState(flax.struct.PyTreeNode):
     alive: Bool[Array, "seats team"]
     opponent_state: Any
     episode_return: Float32[Array, " arenas"]  # so far, summed over the mechs of the learner's own side
+    teacher_state: Any = ()  # the teacher's memory, where there is a teacher
 
 
 class Rollout(flax.struct.PyTreeNode):
@@ -71,6 +73,7 @@ class Rollout(flax.struct.PyTreeNode):
     truncated: Bool[Array, "time seats team"]
     over: Bool[Array, "time seats"]  # the episode ended with this decision
     final_value: Float32[Array, "time seats team"]  # critic's units; meaningful where truncated
+    teacher_action: Float32[Array, "time seats team raw"] | None = None  # what the teacher would have done
 
 
 def begin(
@@ -80,6 +83,7 @@ def begin(
     env_params: EnvParams,
     arenas: int,
     key: Key[Array, ""],
+    teacher: Teacher | None = None,
 ) -> RunnerState:
     """Return actors at the first decision of fresh arenas. Without an opponent the learner plays both sides."""
     env_state, step = env.reset_batch(jax.random.split(key, arenas), env_params)
@@ -92,6 +96,7 @@ def begin(
         alive=jnp.ones((seats, team), bool),
         opponent_state=() if opponent is None else opponent.init(env_params, env_state),
         episode_return=jnp.zeros(arenas, jnp.float32),
+        teacher_state=() if teacher is None else teacher.init(env_params, env_state),
     )
 
 
@@ -109,10 +114,12 @@ def collect(
     key: Key[Array, ""],
     steps: int,
     chunks: int = 1,
+    teacher: Teacher | None = None,
+    teaches: Bool[Array, ""] | None = None,
 ) -> tuple[RunnerState, Rollout, Carry, Float32[Array, "seats team"], RolloutSums, Moments]:
     """Play `steps` decisions. Without an opponent the learner plays both sides, and only its own one counts in the metrics.
 
-    `moments` normalise the observations and stay as they are.
+    `moments` normalise the observations and stay as they are. A teacher says what it would do, while `teaches`.
 
     Returns:
         The runner state after the last decision; the rollout; the memory before each of the `chunks` equal parts,
@@ -149,6 +156,19 @@ def collect(
             theirs = opponent_rows(of_all)
         actions = all_rows(of_own_side(own, both), theirs)
 
+        # The teacher says what it would do here; nobody does it.
+        teacher_state, advice = runner_state.teacher_state, None
+        if teacher is not None:
+            teacher_state, of_all = teacher.advise(
+                env_params,
+                runner_state.teacher_state,
+                runner_state.env_state,
+                runner_state.observation,
+                jax.random.split(jax.random.fold_in(opponent_key, 1), arenas),
+                jnp.asarray(True) if teaches is None else teaches,
+            )
+            advice = seat_rows(of_all, both)
+
         # The world moves on; ended arenas start again.
         env_state, step = env.step_batch(jax.random.split(env_key, arenas), runner_state.env_state, actions, env_params)
         terminated, truncated = seat_rows(step.terminated, both), seat_rows(step.truncated, both)
@@ -173,6 +193,7 @@ def collect(
             alive=seat_over[:, None] | seat_rows(step.info.alive, both),
             opponent_state=() if opponent is None else opponent.reset_where(opponent_state, env_state, over),
             episode_return=jnp.where(over, 0.0, total_return),
+            teacher_state=() if teacher is None else teacher.agent.reset_where(teacher_state, env_state, over),
         )
         out = Rollout(
             observation=observation,
@@ -186,6 +207,7 @@ def collect(
             truncated=truncated & ~terminated,
             over=seat_over,
             final_value=final_value,
+            teacher_action=advice,
         )
         member = opponent.playing(opponent_state) if isinstance(opponent, Members) else None
         return (after, add_step(sums, step, of_own_side(alive, both), total_return, member), seen), out

@@ -58,6 +58,7 @@ from echelon_jax.training.league.agent import LeagueAgent
 from echelon_jax.training.league.state import FrozenPolicy, LeagueState
 from echelon_jax.training.metrics import Metrics
 from echelon_jax.training.rollout import BatchEnv, RunnerState, begin, collect
+from echelon_jax.training.teacher import make_teacher
 
 _ROLLOUT = ("reward", "log_prob", "value", "advantage", "target")  # what the guard looks at besides observations
 
@@ -189,6 +190,7 @@ def make_train(
     else:
         agent = given_opponent(opponent, env_config)
         opponent_numbers = AgentParams(fire_probability=jnp.float32(1.0))
+    teacher = make_teacher(config.teacher, env_config, actor_critic, skip=config.ppo.skip)
     optimizer = ppo.make_optimizer(config.max_grad_norm)
     clip = config.observation_clip or None
     # The modern reward pays the game's result when time runs out as well; a value on top of it would pay twice.
@@ -206,7 +208,7 @@ def make_train(
             optimizer=optimizer.init(params),
             observation_moments=empty_moments(features.own_size),
             return_moments=empty_moments(),
-            runner_state=begin(env, agent, actor_critic, env_params, config.arenas, env_key),
+            runner_state=begin(env, agent, actor_critic, env_params, config.arenas, env_key, teacher),
             opponent_fire=LinearSchedule(*(jnp.asarray(x, jnp.float32) for x in ramp)),
             key=run_key,
             update=jnp.zeros((), jnp.int32),
@@ -217,6 +219,7 @@ def make_train(
             average=averaging.begin(params, config.average_decay),
         )
 
+    teaching = optax.linear_schedule(config.teacher_weight if teacher else 0.0, 0.0, config.teacher_updates)
     rate_end = config.learning_rate_end if config.anneal else 1.0
     rate = optax.linear_schedule(config.learning_rate, rate_end * config.learning_rate, config.updates)
     entropy = optax.linear_schedule(
@@ -227,6 +230,7 @@ def make_train(
         return ppo.UpdateSchedule(
             learning_rate=jnp.asarray(lowered * rate(update), jnp.float32),
             entropy_coefficient=jnp.asarray(entropy(update), jnp.float32),
+            teacher_weight=jnp.asarray(teaching(update), jnp.float32),
         )
 
     head_units = jnp.asarray(actor_critic.entropy_units, jnp.float32)
@@ -247,7 +251,15 @@ def make_train(
         )
         read = {k: jnp.where(m, x, 0.0) for k, x, m in zip(_ROLLOUT, numbers, counts, strict=True)}
         finding = guard.inspect_update(
-            config.guard_config, state.guard, metrics, learnt.params, batch.observation, read, head_units, across
+            config.guard_config,
+            state.guard,
+            metrics,
+            learnt.params,
+            batch.observation,
+            read,
+            head_units,
+            across,
+            teaching(state.update) > 0,
         )
         before = guard.Learner(state.params, state.optimizer, state.observation_moments, state.return_moments)
         return guard.settle(config.guard_config, state.guard, finding, before, learnt, optimizer.init(state.params))
@@ -276,6 +288,8 @@ def make_train(
             across.own_key(rollout_key),
             config.rollout_steps,
             config.chunks,
+            teacher,
+            teaching(state.update) > 0,
         )
 
         sums = across.total(sums)
@@ -315,6 +329,7 @@ def make_train(
             value=rollout.value,
             advantage=advantage,
             target=to_value_units(return_moments, returns),
+            teacher_action=rollout.teacher_action,
         )
         params, optimizer_state, update_metrics = ppo.update(
             actor_critic,

@@ -29,7 +29,7 @@ def test_the_gradient_of_the_loss_is_that_of_its_differences() -> None:
     @jax.jit
     def of(params: object) -> jax.Array:
         made = loss.loss_and_metrics(
-            params, small.NETWORK, small.CONFIG, small.ENTROPY, small.CARRY, moved, jax.random.key(0)
+            params, small.NETWORK, small.CONFIG, small.WEIGHTS, small.CARRY, moved, jax.random.key(0)
         )
         return made[0]
 

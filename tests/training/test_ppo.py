@@ -14,13 +14,13 @@ from echelon_jax.training import loss, ppo
 FEATURES = Features(7, 2, 3, (True,) * 7)
 NETWORK = OriginalNetwork(FEATURES, 3, 8, 8)
 CONFIG = ppo.PPOConfig(epochs=2, minibatches=2, clip=0.2, value_coefficient=0.5)
-ENTROPY = jnp.float32(0.01)
+WEIGHTS = loss.Weights(entropy=jnp.float32(0.01), teacher=jnp.float32(0.0))
 T, ARENAS, TEAM = 5, 4, 2
 PARAMS = jax.jit(NETWORK.init)(jax.random.key(0))
 CARRY = NETWORK.initial_carry(ARENAS, TEAM)
 OPTIMIZER = ppo.make_optimizer(0.5)
 gradient = jax.jit(
-    jax.grad(lambda p, b, k: loss.loss_and_metrics(p, NETWORK, CONFIG, ENTROPY, CARRY, b, k), has_aux=True)
+    jax.grad(lambda p, b, k: loss.loss_and_metrics(p, NETWORK, CONFIG, WEIGHTS, CARRY, b, k), has_aux=True)
 )
 
 
@@ -137,7 +137,7 @@ def test_minibatches_hold_whole_sequences_of_whole_arenas():
 @jax.jit
 def compiled_update(batch, key, carry, rate):
     carries = jax.tree.map(lambda x: x[None], carry)
-    schedule = ppo.UpdateSchedule(rate, ENTROPY)
+    schedule = ppo.UpdateSchedule(rate, WEIGHTS.entropy)
     return ppo.update(NETWORK, CONFIG, OPTIMIZER, schedule, PARAMS, OPTIMIZER.init(PARAMS), carries, batch, key)
 
 
@@ -224,7 +224,7 @@ def test_a_chunk_starts_from_the_memory_that_the_rollout_had_there(burn_in):
         first[1] = jax.tree.map(lambda x: x + 3.0, first[1])
     carries = jax.tree.map(lambda *x: jnp.stack(x), *first)
     config = dataclasses.replace(CONFIG, epochs=1, minibatches=1, burn_in=burn_in)
-    schedule = ppo.UpdateSchedule(jnp.float32(0.0), ENTROPY)
+    schedule = ppo.UpdateSchedule(jnp.float32(0.0), WEIGHTS.entropy)
     state = OPTIMIZER.init(PARAMS)
     run = jax.jit(lambda c, b: ppo.update(NETWORK, config, OPTIMIZER, schedule, PARAMS, state, c, b, jax.random.key(0)))
     metrics = run(carries, batch)[2]
@@ -238,7 +238,7 @@ def test_after_too_large_a_kl_the_rest_of_the_update_is_left_out():
     carries = jax.tree.map(lambda x: x[None], CARRY)
 
     def run(config, rate):
-        schedule = ppo.UpdateSchedule(jnp.float32(rate), ENTROPY)
+        schedule = ppo.UpdateSchedule(jnp.float32(rate), WEIGHTS.entropy)
         state = OPTIMIZER.init(PARAMS)
         return ppo.update(NETWORK, config, OPTIMIZER, schedule, PARAMS, state, carries, batch, jax.random.key(0))
 
