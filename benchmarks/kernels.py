@@ -99,7 +99,7 @@ def main() -> None:
     set_up_jax(1)
     game = EnvConfig(size_x=given.size, size_y=given.size)
     worlds = generate_worlds(game, range(16))
-    config = TrainConfig.cpu(arenas=given.arenas, devices=1, bank_size=16)
+    config = TrainConfig.cpu(arenas=given.arenas, devices=1, bank_size=16, teacher="")
     for program in given.programs:
         told: dict[str, dict[str, Any]] = {}
         runs: dict[str, tuple[Any, list[Any], int]] = {}

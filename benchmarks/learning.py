@@ -44,6 +44,7 @@ EARLIER = {
     "after_death_start": 0,
     "after_death_ramp": 30,
     "average_decay": 0.0,
+    "teacher": "",
 }
 # The original's network with the numbers that suited it best.
 ORIGINAL_NETWORK = {

@@ -74,7 +74,7 @@ class SelfPlay:
         calls: dict[int, Callable[[Any], Any]] = {}
         states: dict[int, Any] = {}
         for slots in (1, self.policies):
-            train = make_train(AutoReset(env), TrainConfig.cpu(**sizes, **league, league_slots=slots))
+            train = make_train(AutoReset(env), TrainConfig.cpu(**sizes, **league, league_slots=slots, teacher=""))
             state = train.init(jax.random.key(0), params)
             for slot in range(slots):
                 policy = train.network.init(jax.random.key(slot))

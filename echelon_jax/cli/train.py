@@ -240,6 +240,8 @@ class TrainCommand:
             del changes["arenas"]
         if saved is None or "kernels" in changes:
             changes["kernels"] = settled_kernels(changes.get("kernels"))
+        if self.start_from is not None and saved is None:
+            changes.setdefault("teacher", "")  # the policy is past what a preset's teacher shows
         if saved is None:
             preset = self.preset or DEFAULT_PRESET
             from echelon_jax.training.reward_weights import preset_for

@@ -27,7 +27,7 @@ from echelon_jax.policies.factored import MASKED_LOGIT, Factored
 from echelon_jax.policies.features import Features, Observation
 from echelon_jax.policies.heads import CATEGORICAL, GAUSSIAN, Heads
 from echelon_jax.policies.lstm import lstm_step
-from echelon_jax.policies.network import Carry, Params
+from echelon_jax.policies.network import Carry, Params, raw_of_action
 from echelon_jax.policies.structure import Slots, Structure
 from echelon_jax.rules.mechs import CLASS_NAMES, PACK_CLASSES
 
@@ -378,9 +378,8 @@ class ModernNetwork:
         scout: Bool[Array, "*batch"],
         taught: Bool[np.ndarray, " actions"],
     ) -> Float32[Array, "*batch raw"]:
-        """Return the raw action that means the same to the environment (`Heads.from_action`), NaN where nothing is said."""
-        raw, silent = self.heads.from_action(action, scout), self.heads.untold(taught)
-        return jnp.where(jnp.asarray(silent), jnp.nan, raw)
+        """Return the raw action that means the same to the environment (`raw_of_action`)."""
+        return raw_of_action(self.features, action, scout, taught)
 
     def clip_params(self, params: Params) -> Params:
         """Return the parameters unchanged, because none has a range."""

@@ -135,6 +135,21 @@ class Teachable(Protocol):
         ...
 
 
+def raw_of_action(
+    features: Features,
+    action: Float32[Array, "*batch actions"],
+    scout: Bool[Array, "*batch"],
+    taught: Bool[np.ndarray, " actions"],
+) -> Float32[Array, "*batch raw"]:
+    """Return the raw action that means the same to the environment, NaN where `taught` says that nothing is said.
+
+    With heads it is theirs (`Heads.from_action`). Without them it is the number before the squash, infinite where that is 1 or -1.
+    """
+    if features.heads is None:
+        return jnp.where(jnp.asarray(taught), jnp.arctanh(action), jnp.nan)
+    return jnp.where(jnp.asarray(features.heads.untold(taught)), jnp.nan, features.heads.from_action(action, scout))
+
+
 class RecurrentNetwork(abc.ABC):
     """Base of a network of one's own: a Flax linen module in three parts, and how an observation is read.
 
@@ -209,6 +224,15 @@ class RecurrentNetwork(abc.ABC):
     def clip_params(self, params: Params) -> Params:
         """Return the parameters unchanged."""
         return params
+
+    def raw_of(
+        self,
+        action: Float32[Array, "*batch actions"],
+        scout: Bool[Array, "*batch"],
+        taught: Bool[np.ndarray, " actions"],
+    ) -> Float32[Array, "*batch raw"]:
+        """Return the raw action that means the same to the environment, as `Teachable` says: of the heads, or before the squash."""
+        return raw_of_action(self.features, action, scout, taught)
 
     def _remember(self, params: Params, carry: Any, observation: Observation, reset: Array) -> tuple[Any, Any]:
         x = self.module.apply({"params": params}, observation, method="encode")

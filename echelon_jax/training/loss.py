@@ -281,6 +281,7 @@ def part_loss(
     loss = policy_loss + config.value_coefficient * value_loss - weights.entropy * entropy
     imitation = None if taught is None else imitation_loss(*taught, mask, whole.living)
     if imitation is not None:
+        imitation = jnp.where(weights.teacher > 0, imitation, 0.0)  # afterwards the rollout holds no advice
         loss = loss + weights.teacher * imitation
     outcome = Outcome(loss, policy_loss, value_loss, entropy, imitation, head_entropy, log_ratio, use, value)
     return loss, jax.lax.stop_gradient(outcome)
