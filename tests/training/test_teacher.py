@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from helpers.fake_env import CONFIG, CountingAgent, FakeEnv, fake_params
 from helpers.small_runs import TRAIN
+from helpers.trees import unequal
 from training import test_ppo as small
 
 from echelon_jax.agents.base import AgentParams
@@ -21,6 +22,7 @@ from echelon_jax.policies.features import features_of
 from echelon_jax.policies.heads import heads_of
 from echelon_jax.policies.normalize import empty_moments
 from echelon_jax.policies.original_network import OriginalNetwork
+from echelon_jax.runs.checkpoint import restore, save
 from echelon_jax.runs.memory import needs
 from echelon_jax.training import loss
 from echelon_jax.training.config import TrainConfig
@@ -152,6 +154,19 @@ def test_without_weight_a_teacher_changes_nothing():
     batch = taught_batch()
     without = jax.grad(lambda p: loss_of(p, batch.replace(teacher_action=None), 0.0)[0])(small.PARAMS)
     chex.assert_trees_all_close(jax.grad(lambda p: loss_of(p, batch, 0.0)[0])(small.PARAMS), without, atol=1e-7)
+
+
+def test_a_taught_run_goes_on_from_a_checkpoint_to_the_bit(tmp_path, monkeypatch):
+    monkeypatch.setattr("helpers.fake_env.Knowing", Knowing, raising=False)
+    config = dataclasses.replace(TRAIN, teacher="helpers.fake_env:Knowing", teacher_updates=6)
+    trainer = make_train(FakeEnv(), config, CountingAgent())
+    straight, _ = trainer.run_updates(trainer.init(jax.random.key(0), fake_params()), fake_params())
+    save(tmp_path, straight, config, CONFIG)
+    straight, _ = trainer.run_updates(straight, fake_params())  # the teacher ends within this call
+    again = restore(tmp_path, trainer.shapes(fake_params()), config, CONFIG)
+    assert again.runner_state.teacher_state.any()
+    resumed, _ = trainer.run_updates(again, fake_params())
+    assert not unequal((straight.params, straight.runner_state), (resumed.params, resumed.runner_state))
 
 
 def test_what_the_action_mask_forbids_is_not_learnt():
