@@ -27,8 +27,7 @@ from echelon_jax.policies.heads import heads_of
 from echelon_jax.policies.network import Network, Teachable
 from echelon_jax.rules.mechs import SCOUT, roster
 
-# A policy reaches full throttle only at an infinite raw action, so the learner imitates nearly full throttle. An entry whose sign
-# counts is imitated at this distance from 0, so that noise does not turn a trigger that is not pressed into one that is.
+# A policy reaches full throttle only at an infinite raw action, so the learner imitates nearly full throttle.
 LARGEST = 0.95
 
 
