@@ -142,10 +142,12 @@ class TrainCommand:
         from echelon_jax.policies.registry import make_network
         from echelon_jax.runs.checkpoint import CheckpointError
         from echelon_jax.training.reward_weights import check_curriculum, reward_weights
+        from echelon_jax.training.teacher import check_agents
 
         checked(reward_weights, config, env_config)
         checked(check_curriculum, config, env_config)
         checked(make_network, config, env_config)
+        checked(check_agents, config, env_config)
         try:
             checked(Validator, config, env_config)  # names an opponent that cannot be played, before anything is made
         except CheckpointError as error:

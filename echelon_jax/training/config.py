@@ -168,7 +168,9 @@ class TrainConfig:
     teacher: str = field(
         "",
         "Agent whose actions the learner imitates at first, in the states that it reaches itself; empty for none"
-        " (docs/training.md). Names are those of docs/opponents.md.",
+        " (docs/training.md).",
+        choices=("", *TRAINING_OPPONENTS),
+        importable=True,
     )
     teacher_weight: float = field(
         1.0, "Weight of the imitation loss at the first update; it falls linearly.", low=0.0, high=1000.0
@@ -367,8 +369,6 @@ class TrainConfig:
             )
         if self.opponent == LEAGUE:
             self._check_league()
-        if self.teacher and not is_agent_name(self.teacher):
-            raise ValueError(f"teacher must be the name of an agent ({FORMS}) or empty for none, got {self.teacher!r}")
         if self.bank_swap_every:
             self._divides("bank_swap_every", self.updates_per_call, f"updates_per_call ({self.updates_per_call})")
             if not 1 <= self.bank_swap_size <= self.bank_size:

@@ -26,6 +26,7 @@ from echelon_jax.env.state import EnvParams, EnvState
 from echelon_jax.policies.heads import heads_of
 from echelon_jax.policies.network import Network, Teachable
 from echelon_jax.rules.mechs import SCOUT, roster
+from echelon_jax.training.config import LEAGUE, SELF, TrainConfig
 
 # A policy reaches full throttle only at an infinite raw action, so the learner imitates nearly full throttle.
 LARGEST = 0.95
@@ -95,6 +96,21 @@ class Teacher:
             return act()
         made = jax.eval_shape(act)[1]
         return jax.lax.cond(teaches, act, lambda: (teacher_state, jnp.zeros(made.shape, made.dtype)))
+
+
+def check_agents(config: TrainConfig, env_config: EnvConfig) -> None:
+    """Make the opponent and the teacher of a run and drop them again.
+
+    Raises:
+        ValueError: one of them cannot be made; the sentence begins with the field.
+    """
+    for field in ("opponent", "teacher"):
+        name = getattr(config, field)
+        if name and name not in (LEAGUE, SELF):
+            try:
+                make_agent(name, env_config, alone=True)
+            except ValueError as error:
+                raise ValueError(f"{field} {name!r} cannot be made: {error}") from error
 
 
 def make_teacher(name: str, config: EnvConfig, network: Network, skip: bool) -> Teacher | None:

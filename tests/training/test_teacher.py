@@ -29,7 +29,7 @@ from echelon_jax.training.config import TrainConfig
 from echelon_jax.training.metrics import summarize
 from echelon_jax.training.rollout import begin, collect
 from echelon_jax.training.sides import learner_rows
-from echelon_jax.training.teacher import LARGEST, Teacher, make_teacher
+from echelon_jax.training.teacher import LARGEST, Teacher, check_agents, make_teacher
 from echelon_jax.training.trainer import make_train
 
 ARENAS, STEPS = 4, 9
@@ -240,8 +240,16 @@ def test_a_network_that_cannot_be_taught_is_refused():
 
 @pytest.mark.parametrize("name", ["self", "league", "nobody"])
 def test_only_an_agent_teaches(name):
-    with pytest.raises(ValueError, match="teacher must be the name of an agent"):
+    with pytest.raises(ValueError, match="teacher must be one of"):
         TrainConfig(teacher=name).validate()
+
+
+@pytest.mark.parametrize("field", ["opponent", "teacher"])
+@pytest.mark.parametrize("name", ["scripted:nobody", "no_such_package.module:Agent"])
+def test_an_agent_that_cannot_be_made_is_named_with_its_field(field, name):
+    config = TrainConfig(**{field: name}).validate()
+    with pytest.raises(ValueError, match=f"^{field} '{name}' cannot be made"):
+        check_agents(config, CONFIG)
 
 
 def test_the_memory_plan_counts_the_teachers_actions():
