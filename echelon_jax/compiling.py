@@ -50,7 +50,7 @@ def for_long_runs() -> dict[str, Any]:
 
 
 def for_training(env_steps: int) -> dict[str, Any]:
-    """Return the options of a training program, by the environment steps of the whole run: the sooner end of both together."""
+    """Return the options with which compiling and training for so many environment steps take the least time together."""
     return as_xla_does() if env_steps >= WORTH_COMPILING else for_long_runs()
 
 

@@ -71,14 +71,18 @@ class SquashedGaussian(flax.struct.PyTreeNode):
         """Return `log_prob` of the one head."""
         return self.log_prob(raw_action)[..., None]
 
-    def head_log_prob_of_other(self, raw_action: Float32[Array, "*batch actions"]) -> Float32[Array, "*batch 1"]:
-        """Return `head_log_prob` of what somebody else's action says: NaN nothing, an infinite component its sign alone."""
+    def imitation_log_prob(self, raw_action: Float32[Array, "*batch actions"]) -> Float32[Array, "*batch 1"]:
+        """Return the log-prob of a teacher's raw action, of which a component may be known in part (training/teacher.py).
+
+        A finite component counts as in `log_prob`. An infinite one stands for all values of its sign: its probability is that of
+        the sign. A component that is NaN does not count.
+        """
         spread = jnp.exp(-self.log_std)
         z = (jnp.where(jnp.isfinite(raw_action), raw_action, self.mean) - self.mean) * spread
         exact = -(0.5 * z * z + self.log_std + HALF_LOG_TWO_PI)
         of_sign = jax.scipy.stats.norm.logcdf(jnp.where(raw_action > 0, self.mean, -self.mean) * spread)
-        told = jnp.where(jnp.isinf(raw_action), of_sign, exact)
-        return jnp.where(jnp.isnan(raw_action), 0.0, told).sum(-1)[..., None]
+        known = jnp.where(jnp.isinf(raw_action), of_sign, exact)
+        return jnp.where(jnp.isnan(raw_action), 0.0, known).sum(-1)[..., None]
 
     def head_entropy(self, key: Key[Array, ""]) -> Float32[Array, "*batch 1"]:
         """Return `entropy` of the one head, its noise drawn from a key."""

@@ -109,19 +109,19 @@ class Factored(flax.struct.PyTreeNode):
                 parts.append(_last_sum(jax.nn.log_softmax(self._logits(head)), chosen))
         return jnp.stack(parts, -1)
 
-    def head_log_prob_of_other(self, raw_action: Float32[Array, "*batch raw"]) -> Float32[Array, "*batch heads"]:
-        """Return `head_log_prob` of what somebody else's action says: a component that is NaN says nothing."""
-        told = ~jnp.isnan(raw_action)
+    def imitation_log_prob(self, raw_action: Float32[Array, "*batch raw"]) -> Float32[Array, "*batch heads"]:
+        """Return each head's log-prob of a teacher's raw action (training/teacher.py); a component that is NaN does not count."""
+        known = ~jnp.isnan(raw_action)
         parts = [
-            told[..., head.raw_action] & self.action_mask[..., head.action_mask]
+            known[..., head.raw_action] & self.action_mask[..., head.action_mask]
             if head.kind in (GAUSSIAN, BERNOULLI)
             else self.action_mask[..., head.action_mask]
             for head in self.heads.table
         ]
-        of_told = self.replace(action_mask=jnp.concatenate(parts, -1))  # type: ignore[attr-defined]
-        log_prob = of_told.head_log_prob(jnp.where(told, raw_action, 0.0))
-        said = jnp.stack([told[..., head.raw_action].any(-1) for head in self.heads.table], -1)
-        return jnp.where(said, log_prob, 0.0)
+        of_known = self.replace(action_mask=jnp.concatenate(parts, -1))  # type: ignore[attr-defined]
+        log_prob = of_known.head_log_prob(jnp.where(known, raw_action, 0.0))
+        counts = jnp.stack([known[..., head.raw_action].any(-1) for head in self.heads.table], -1)
+        return jnp.where(counts, log_prob, 0.0)
 
     def head_action_log_prob(self, raw_action: Float32[Array, "*batch raw"]) -> Float32[Array, "*batch heads"]:
         """Return each head's log-prob of an action: `head_log_prob` minus the log-det of the squash."""

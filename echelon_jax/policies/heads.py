@@ -165,19 +165,19 @@ class Heads:
         found["trigger"] = jnp.concatenate([pressed[name].astype(jnp.float32) for name in self.triggers], -1)
         return jnp.concatenate([found[head.name] for head in self.table], -1)
 
-    def untold(self, taught: Bool[np.ndarray, " actions"]) -> Bool[np.ndarray, " raw"]:
-        """Return the components of a raw action that follow from no entry of an action that says something."""
-        layout, told = self.actions.layout(self.config), np.zeros(self.raw_action_size, bool)
+    def taught_components(self, taught: Bool[np.ndarray, " actions"]) -> Bool[np.ndarray, " raw"]:
+        """Return which components of a raw action `from_action` makes of entries of an action that are marked in `taught`."""
+        layout, found = self.actions.layout(self.config), np.zeros(self.raw_action_size, bool)
         for piece in self.actions.pieces(self.config):
             if taught[layout[piece.entry].offset]:
                 head = self[piece.head].raw_action
                 if piece.kind in ("tanh", "choice"):
-                    told[head] = True
+                    found[head] = True
                 else:
-                    told[head.start + self.triggers.index(piece.entry)] = True
+                    found[head.start + self.triggers.index(piece.entry)] = True
                     if piece.kind == "switch":
-                        told[self["ewar"].raw_action] = True
-        return ~told
+                        found[self["ewar"].raw_action] = True
+        return found
 
 
 @cache

@@ -27,7 +27,7 @@ from echelon_jax.policies.factored import MASKED_LOGIT, Factored
 from echelon_jax.policies.features import Features, Observation
 from echelon_jax.policies.heads import CATEGORICAL, GAUSSIAN, Heads
 from echelon_jax.policies.lstm import lstm_step
-from echelon_jax.policies.network import Carry, Params, raw_of_action
+from echelon_jax.policies.network import Carry, Params
 from echelon_jax.policies.structure import Slots, Structure
 from echelon_jax.rules.mechs import CLASS_NAMES, PACK_CLASSES
 
@@ -371,15 +371,6 @@ class ModernNetwork:
             parts.append(function(own, *jax.tree.map(lambda x, r=rows: jnp.take(x, r, axis=lead), inputs)))
         back = np.argsort(np.concatenate(order))
         return jax.tree.map(lambda *x: jnp.take(jnp.concatenate(x, lead), back, axis=lead), *parts)
-
-    def raw_of(
-        self,
-        action: Float32[Array, "*batch actions"],
-        scout: Bool[Array, "*batch"],
-        taught: Bool[np.ndarray, " actions"],
-    ) -> Float32[Array, "*batch raw"]:
-        """Return the raw action that means the same to the environment (`raw_of_action`)."""
-        return raw_of_action(self.features, action, scout, taught)
 
     def clip_params(self, params: Params) -> Params:
         """Return the parameters unchanged, because none has a range."""

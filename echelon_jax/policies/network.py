@@ -10,7 +10,6 @@ from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 import jax
 import jax.numpy as jnp
-import numpy as np
 from flax import linen as nn
 from jaxtyping import Array, Bool, Float32, Key
 
@@ -115,41 +114,6 @@ class Network(Protocol):
         ...
 
 
-@runtime_checkable
-class Teachable(Protocol):
-    """A network that can learn from the actions of somebody else (training/teacher.py)."""
-
-    def raw_of(
-        self,
-        action: Float32[Array, "*batch actions"],
-        scout: Bool[Array, "*batch"],
-        taught: Bool[np.ndarray, " actions"],
-    ) -> Float32[Array, "*batch raw"]:
-        """Return the raw action that means the same to the environment, NaN where nothing is said.
-
-        Args:
-            action: what somebody else does.
-            scout: which mechs are scouts.
-            taught: which entries of the action say something.
-        """
-        ...
-
-
-def raw_of_action(
-    features: Features,
-    action: Float32[Array, "*batch actions"],
-    scout: Bool[Array, "*batch"],
-    taught: Bool[np.ndarray, " actions"],
-) -> Float32[Array, "*batch raw"]:
-    """Return the raw action that means the same to the environment, NaN where `taught` says that nothing is said.
-
-    With heads it is theirs (`Heads.from_action`). Without them it is the number before the squash, infinite where that is 1 or -1.
-    """
-    if features.heads is None:
-        return jnp.where(jnp.asarray(taught), jnp.arctanh(action), jnp.nan)
-    return jnp.where(jnp.asarray(features.heads.untold(taught)), jnp.nan, features.heads.from_action(action, scout))
-
-
 class RecurrentNetwork(abc.ABC):
     """Base of a network of one's own: a Flax linen module in three parts, and how an observation is read.
 
@@ -224,15 +188,6 @@ class RecurrentNetwork(abc.ABC):
     def clip_params(self, params: Params) -> Params:
         """Return the parameters unchanged."""
         return params
-
-    def raw_of(
-        self,
-        action: Float32[Array, "*batch actions"],
-        scout: Bool[Array, "*batch"],
-        taught: Bool[np.ndarray, " actions"],
-    ) -> Float32[Array, "*batch raw"]:
-        """Return the raw action that means the same to the environment, as `Teachable` says: of the heads, or before the squash."""
-        return raw_of_action(self.features, action, scout, taught)
 
     def _remember(self, params: Params, carry: Any, observation: Observation, reset: Array) -> tuple[Any, Any]:
         x = self.module.apply({"params": params}, observation, method="encode")

@@ -24,7 +24,7 @@ from jaxtyping import Array, Bool, Float32, Key
 from echelon_jax.policies.distributions import LOG_STD_RANGE, SquashedGaussian
 from echelon_jax.policies.features import Features, Observation
 from echelon_jax.policies.lstm import lstm_step
-from echelon_jax.policies.network import Carry, Params, raw_of_action
+from echelon_jax.policies.network import Carry, Params
 
 
 def _uniform(bound: float) -> nn.initializers.Initializer:
@@ -184,15 +184,6 @@ class OriginalNetwork:
         """Return the memory after a stored sequence."""
         x = self._call("encode", params, observation)
         return jax.lax.scan(lambda c, now: (self._call("cell", params, c, *now), None), carry, (x, reset))[0]
-
-    def raw_of(
-        self,
-        action: Float32[Array, "*batch actions"],
-        scout: Bool[Array, "*batch"],
-        taught: Bool[np.ndarray, " actions"],
-    ) -> Float32[Array, "*batch actions"]:
-        """Return the raw action that means the same to the environment (`raw_of_action`)."""
-        return raw_of_action(self.features, action, scout, taught)
 
     def clip_params(self, params: Params) -> Params:
         """Return the parameters with log-std clipped to its range. Outside the range it would have no gradient and stay there."""

@@ -302,7 +302,7 @@ class TrainConfig:
             "after_death_start": 48,
             "after_death_ramp": 32,
         }
-        # Exploring alone takes as many updates to win the first half of its games as this takes to win nearly all.
+        # By exploring alone a team takes some hundred updates to win half of its games, with a teacher thirteen (one seed each).
         teacher: dict[str, Any] = {"teacher": "scripted:expert", "teacher_weight": 1.0, "teacher_updates": 100}
         given = {**sizes, **worlds, **update, **decay, **result, **teacher, "validation_every": 50}
         return cls(**{**given, **overrides})

@@ -214,21 +214,21 @@ def heads_and_value(
         key: for it where there is no noise.
     """
 
-    def said(distribution: Any, raw: Array, advice: Array | None, noise: Any, key: Array) -> Any:
+    def outputs(distribution: Any, raw: Array, advice: Array | None, noise: Any, key: Array) -> Any:
         own = distribution.head_log_prob(raw), _entropy(distribution, noise, key), distribution.loss_mask(raw)
         return *own, None if advice is None else (
-            distribution.head_log_prob_of_other(advice),
+            distribution.imitation_log_prob(advice),
             distribution.loss_mask(advice),
         )
 
     if not remat:
         distribution, value = network.unroll(params, carry, batch.observation, batch.reset)
-        return *said(distribution, batch.raw_action, batch.teacher_action, noise, key), value
+        return *outputs(distribution, batch.raw_action, batch.teacher_action, noise, key), value
 
     def decide(carry: Carry, now: Any) -> tuple[Carry, Any]:
         observation, reset, *rest = now
         carry, distribution, value = network.apply(params, carry, observation, reset)
-        return carry, (*said(distribution, *rest), value)
+        return carry, (*outputs(distribution, *rest), value)
 
     keys = jax.random.split(key, batch.reset.shape[0])
     inputs = batch.observation, batch.reset, batch.raw_action, batch.teacher_action, noise, keys

@@ -50,7 +50,7 @@ class Knowing(CountingAgent):
 
 
 def rollout_with(teaches: bool):
-    teacher = Teacher(CONFIG, CountingAgent(), FIRE, NETWORK, skip=True)
+    teacher = Teacher(CONFIG, CountingAgent(), FIRE, FEATURES, skip=True)
     env, env_params, params = FakeEnv(), fake_params(death_rate=0.1), NETWORK.init(jax.random.key(0))
     moments = empty_moments(FEATURES.own_size)
     state = begin(env, CountingAgent(), NETWORK, env_params, ARENAS, jax.random.key(1), teacher)
@@ -88,7 +88,7 @@ def test_full_throttle_is_imitated_nearly():
             return agent_state, jnp.ones((*state.sign.shape, SIZE))
 
     env_state, step = FakeEnv().reset_batch(jax.random.split(jax.random.key(0), ARENAS), fake_params())
-    teacher = Teacher(CONFIG, Full(), FIRE, NETWORK, skip=False)
+    teacher = Teacher(CONFIG, Full(), FIRE, FEATURES, skip=False)
     keys = jax.random.split(jax.random.key(1), ARENAS)
     memory = teacher.init(None, env_state)
     _, told = teacher.advise(None, memory, env_state, step.observation, keys, jnp.asarray(True))
@@ -104,7 +104,7 @@ def test_the_log_prob_of_a_sign_is_that_of_any_value_of_it():
     density = -0.5 * z * z - math.log(spread[0]) - 0.5 * math.log(2 * math.pi)
     below = 0.5 * math.erfc(mean[1] / spread[1] / math.sqrt(2))
     above = 0.5 * math.erfc(-mean[2] / spread[2] / math.sqrt(2))
-    assert float(made.head_log_prob_of_other(jnp.asarray(raw))[0]) == pytest.approx(
+    assert float(made.imitation_log_prob(jnp.asarray(raw))[0]) == pytest.approx(
         density + math.log(below) + math.log(above), abs=1e-5
     )
 
@@ -113,7 +113,7 @@ def test_nothing_is_said_of_what_the_teacher_has_no_opinion_on():
     made = SquashedGaussian(jnp.asarray([0.3, 5.0]), jnp.zeros(2))
     alone = SquashedGaussian(jnp.asarray([0.3]), jnp.zeros(1))
     said, gradient = jax.value_and_grad(
-        lambda mean: made.replace(mean=mean).head_log_prob_of_other(jnp.asarray([0.1, jnp.nan]))[0]
+        lambda mean: made.replace(mean=mean).imitation_log_prob(jnp.asarray([0.1, jnp.nan]))[0]
     )(made.mean)
     assert float(said) == pytest.approx(float(alone.head_log_prob(jnp.asarray([0.1]))[0]))
     assert gradient[1] == 0 and np.isfinite(gradient).all()
@@ -136,7 +136,7 @@ def test_the_loss_counts_the_teachers_actions_of_living_mechs_by_their_weight():
     with_teacher, metrics = loss_of(small.PARAMS, batch, 2.0)
     without, _ = loss_of(small.PARAMS, batch.replace(teacher_action=None), 2.0)
     policy = small.first_policy(batch.observation, batch.reset)
-    each = np.asarray(policy.head_log_prob_of_other(batch.teacher_action))[..., 0]
+    each = np.asarray(policy.imitation_log_prob(batch.teacher_action))[..., 0]
     expected = -each[np.asarray(batch.policy_mask)].mean()
     assert float(metrics.imitation) == pytest.approx(expected, rel=1e-5)
     assert float(with_teacher - without) == pytest.approx(2.0 * expected, rel=1e-4)
@@ -203,11 +203,11 @@ def test_the_modern_heads_hear_what_the_teacher_says_and_nothing_else():
     taught = np.ones(layout.size, bool)
     for name in ("message", "special"):
         taught[layout[name].slice] = False
-    untold = heads.untold(taught)
-    expected = np.zeros(heads.raw_action_size, bool)
-    expected[heads["message"].raw_action] = True
-    expected[heads["trigger"].raw_action.start + heads.triggers.index("special")] = True
-    np.testing.assert_array_equal(untold, expected)
+    known = heads.taught_components(taught)
+    expected = np.ones(heads.raw_action_size, bool)
+    expected[heads["message"].raw_action] = False
+    expected[heads["trigger"].raw_action.start + heads.triggers.index("special")] = False
+    np.testing.assert_array_equal(known, expected)
 
     rng = np.random.default_rng(0)
     outputs = {h.name: jnp.asarray(rng.normal(size=h.size), jnp.float32) for h in heads.table}
@@ -215,7 +215,7 @@ def test_the_modern_heads_hear_what_the_teacher_says_and_nothing_else():
     policy = Factored(heads, outputs, log_stds, jnp.ones(heads.mask_size, bool))
     action = np.asarray(rng.uniform(-0.9, 0.9, layout.size), np.float32)
     raw = heads.from_action(jnp.asarray(action), jnp.asarray(False))
-    said = policy.head_log_prob_of_other(jnp.where(untold, jnp.nan, raw))
+    said = policy.imitation_log_prob(jnp.where(known, raw, jnp.nan))
     whole = policy.head_log_prob(raw)
     for i, name in enumerate(heads.names):
         if name == "message":
@@ -232,10 +232,19 @@ def test_the_modern_heads_hear_what_the_teacher_says_and_nothing_else():
 
 def test_a_network_that_cannot_be_taught_is_refused():
     class Plain:
-        """A network without `raw_of`."""
+        """A distribution without `imitation_log_prob`."""
 
-    with pytest.raises(ValueError, match="teacher needs a network with raw_of"):
-        make_teacher("scripted", CONFIG, Plain(), skip=True)
+    class Own(OriginalNetwork):
+        def apply(self, params, carry, observation, reset):
+            carry, _, value = super().apply(params, carry, observation, reset)
+            return carry, jax.tree_util.Partial(Plain), value
+
+    own = Own(FEATURES, SIZE, 8, 8)
+    assert make_teacher("", CONFIG, own, skip=True) is None
+    with pytest.raises(
+        ValueError, match="teacher must be empty for a network whose distribution has no imitation_log_prob"
+    ):
+        make_teacher("scripted", CONFIG, own, skip=True)
 
 
 @pytest.mark.parametrize("name", ["self", "league", "nobody"])
