@@ -15,8 +15,8 @@
 # # Quickstart: train, evaluate, watch, export
 #
 # Two teams of five mechs fight for a zone. A recurrent policy learns against the scripted opponent. Then it plays
-# evaluation games on maps that training never saw, one of them is shown, and the policy is exported. Run time: about
-# seven minutes on two cores, nearly all of it training.
+# evaluation games on maps that training never saw, one of them is shown, and the policy is exported. Run time: seven to
+# ten minutes on two cores, nearly all of it training.
 #
 # `ECHELON_NOTEBOOKS=small` runs everything at toy size, as the tests do, in about a minute with a warm compilation
 # cache. That shows that the cells work, but nothing about learning. The outputs that are stored with the notebook were

@@ -314,7 +314,7 @@ class TrainConfig:
         # An update is half a million steps, so worlds are played out soon: an eighth of them is new every ten updates.
         worlds: dict[str, Any] = {"bank_size": 512, "bank_swap_every": 10, "bank_swap_size": 64}
         games: dict[str, Any] = {"validation_every": 20, "validation_games": 512}
-        # As the `cpu` preset had it before it had a teacher, whose launches nobody has counted; no GPU has trained yet.
+        # As the `cpu` preset had it before it had a teacher; no GPU has trained yet.
         result: dict[str, Any] = {
             "entropy_coefficient": 0.0015,
             "entropy_end": 0.1,
