@@ -19,6 +19,7 @@ from jaxtyping import Array, Bool, Float32, Int32, Key
 from echelon_jax.agents.base import AgentParams
 from echelon_jax.agents.sight import target_sight
 from echelon_jax.config import EnvConfig
+from echelon_jax.draws import in_a_row
 from echelon_jax.env.interfaces import actions_of
 from echelon_jax.env.state import EnvParams, EnvState
 from echelon_jax.rules import constants as k
@@ -105,7 +106,7 @@ class Scripted:
     ) -> tuple[ScriptedState, Float32[Array, "arenas mechs actions"]]:
         """Return the memory after acting and the actions of all mechs; arena i draws from key i alone."""
         shape = (2, self.config.num_mechs)
-        draws = jax.vmap(lambda key: jax.random.uniform(key, shape, jnp.float32))(keys)
+        draws = jax.vmap(lambda key: in_a_row(jax.random.uniform, key, shape))(keys)
         return self.act_with_noise(params, agent_params, agent_state, state, draws[:, 0], draws[:, 1])
 
     def act_with_noise(

@@ -9,6 +9,8 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float32, Key
 
+from echelon_jax.draws import in_a_row
+
 LOG_STD_RANGE = (-5.0, 1.0)
 SQUASH_EPSILON = 1e-6  # actions of imported data are clamped this far inside (-1, 1)
 HALF_LOG_TWO_PI = 0.5 * math.log(2 * math.pi)
@@ -36,7 +38,7 @@ class SquashedGaussian(flax.struct.PyTreeNode):
 
     def sample(self, key: Key[Array, ""]) -> Float32[Array, "*batch actions"]:
         """Draw a raw action u; this is what a rollout stores."""
-        return self.mean + jnp.exp(self.log_std) * jax.random.normal(key, self.mean.shape, jnp.float32)
+        return self.mean + jnp.exp(self.log_std) * in_a_row(jax.random.normal, key, self.mean.shape)
 
     @staticmethod
     def action(u: Float32[Array, "*batch actions"]) -> Float32[Array, "*batch actions"]:
@@ -90,7 +92,7 @@ class SquashedGaussian(flax.struct.PyTreeNode):
 
     def entropy_noise(self, key: Key[Array, ""]) -> Float32[Array, "*batch actions"]:
         """Return standard normal noise for every component; only the shape of `mean` is read."""
-        return jax.random.normal(key, self.mean.shape, jnp.float32)
+        return in_a_row(jax.random.normal, key, self.mean.shape)
 
     def head_entropy_from(self, noise: Float32[Array, "*batch actions"]) -> Float32[Array, "*batch 1"]:
         """Return `entropy` of the one head."""

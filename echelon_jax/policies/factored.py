@@ -13,6 +13,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float32, Key
 
+from echelon_jax.draws import in_a_row
 from echelon_jax.policies.distributions import HALF_LOG_TWO_PI, log_det
 from echelon_jax.policies.heads import BERNOULLI, GAUSSIAN, Head, Heads
 
@@ -48,13 +49,17 @@ class Factored(flax.struct.PyTreeNode):
         for head, k in zip(self.heads.table, jax.random.split(key, len(self.heads.table)), strict=True):
             action_mask, output = self.action_mask[..., head.action_mask], self.outputs[head.name]
             if head.kind == GAUSSIAN:
-                noise = jax.random.normal(k, output.shape, jnp.float32)
+                noise = in_a_row(jax.random.normal, k, output.shape)
                 parts.append(jnp.where(action_mask, output + jnp.exp(self.log_stds[head.name]) * noise, 0.0))
             elif head.kind == BERNOULLI:
-                drawn = jax.random.uniform(k, output.shape, jnp.float32) < jax.nn.sigmoid(output)
+                drawn = in_a_row(jax.random.uniform, k, output.shape) < jax.nn.sigmoid(output)
                 parts.append((drawn & action_mask).astype(jnp.float32))
             else:
-                parts.append(jax.random.categorical(k, self._logits(head))[..., None].astype(jnp.float32))
+                logits = self._logits(head)
+                choice = jnp.argmax(
+                    logits + in_a_row(jax.random.gumbel, k, logits.shape), -1
+                )  # as jax.random.categorical
+                parts.append(choice[..., None].astype(jnp.float32))
         return jnp.concatenate(parts, -1)
 
     def mode(self) -> Float32[Array, "*batch raw"]:
@@ -142,7 +147,7 @@ class Factored(flax.struct.PyTreeNode):
         """Return standard normal noise for every component of the Gaussian heads; only shapes of `outputs` are read."""
         keys = zip(self.heads.table, jax.random.split(key, len(self.heads.table)), strict=True)
         drawn = {head.name: k for head, k in keys if head.kind == GAUSSIAN}
-        return {name: jax.random.normal(k, self.outputs[name].shape, jnp.float32) for name, k in drawn.items()}
+        return {name: in_a_row(jax.random.normal, k, self.outputs[name].shape) for name, k in drawn.items()}
 
     def head_entropy_from(self, noise: dict[str, Float32[Array, "*batch size"]]) -> Float32[Array, "*batch heads"]:
         """Return each head's entropy on a scale where 1 is one even choice; 0 where there is nothing to choose.

@@ -303,6 +303,7 @@ def restore(
             migrations.may_drop(old),
             migrations.old_path(old),
             None if fresh is None else fresh_rest,
+            migrations.join_trees(old, tree_files.paths(policy["params"])),
         )
     except TreeError as error:
         raise CheckpointError(str(error)) from error

@@ -5,6 +5,7 @@ A change that an old checkpoint does not know has an entry here:
 - a new field of the configurations: nothing if its default is what was done before; otherwise BEFORE;
 - a new leaf of the TrainState: NEW_LEAVES of a new FORMAT (an older checkpoint gets that of a fresh run);
 - a leaf that has gone or moved: DROPPED_LEAVES, MOVED_LEAVES;
+- a tree like the parameters that has become one vector: JOINED_TREES;
 - anything else in the manifest: a step in STEPS and a new FORMAT;
 - and for every FORMAT that a release wrote, a small run in tests/data/checkpoints, which the tests read and resume.
 """
@@ -12,14 +13,16 @@ A change that an old checkpoint does not know has an entry here:
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeVar
 
+import numpy as np
+
 from echelon_jax.config import EnvConfig
-from echelon_jax.runs.tree_files import nested_path
+from echelon_jax.runs.tree_files import Flat, TreeError, nested_path
 from echelon_jax.training.config import TrainConfig
 
-FORMAT = 4
+FORMAT = 5
 NESTED_POLICY = 3  # the format that began to store the policy as a tree of named layers
 
 # What a run did before a field of TrainConfig existed, where that is not the field's default.
@@ -46,6 +49,9 @@ MOVED_LEAVES: dict[int, tuple[tuple[str, str], ...]] = {
         ("['runner_state'].env_state.sim.next_insertion_index", "['runner_state'].env_state.sim.next_stamp"),
     ),
 }
+
+# Trees like the parameters that a format joined to one vector (training/vector.py), by their path now.
+JOINED_TREES: dict[int, tuple[str, ...]] = {5: ("['optimizer'][1].mu", "['optimizer'][1].nu")}
 
 # Fields of TrainConfig that had another name before: the name now, by the name then. A configuration may hold either.
 RENAMED_FIELDS = {"updates_per_launch": "updates_per_call", "return_memory": "return_ema_decay"}
@@ -136,6 +142,31 @@ def old_path(was_format: int) -> Callable[[str], str]:
     return path
 
 
+def join_trees(was_format: int, leaves: Sequence[str]) -> Callable[[Flat], Flat]:
+    """Return a function that joins the trees of a checkpoint of that format which are vectors now.
+
+    Args:
+        leaves: the paths of the parameters' leaves, in their order.
+
+    Raises:
+        TreeError: by the function, if the checkpoint lacks a part of one.
+    """
+
+    def join(flat: Flat) -> Flat:
+        for number, trees in JOINED_TREES.items():
+            for tree in trees if number > was_format else ():
+                path = old_path(was_format)(tree)
+                lacking = [path + leaf for leaf in leaves if path + leaf not in flat]
+                if lacking:
+                    raise TreeError(f"the checkpoint does not hold {lacking[0]}, which this version expects")
+                parts = [flat[path + leaf].reshape(-1) for leaf in leaves]
+                rest = {name: value for name, value in flat.items() if not name.startswith(path)}
+                flat = rest | {path: np.concatenate(parts)}
+        return flat
+
+    return join
+
+
 def policy_path(was_format: int) -> Callable[[str], str]:
     """Return where a checkpoint of that format has a leaf of its policy; until format 2 the policy was stored flat."""
     return nested_path if was_format >= NESTED_POLICY else lambda name: name
@@ -156,10 +187,16 @@ def _three_to_four(manifest: dict[str, Any]) -> dict[str, Any]:
     return {**manifest, "format": 4}
 
 
+def _four_to_five(manifest: dict[str, Any]) -> dict[str, Any]:
+    """Format 5 joined trees."""
+    return {**manifest, "format": 5}
+
+
 STEPS: dict[int, Callable[[dict[str, Any]], dict[str, Any]]] = {
     1: _one_to_two,
     2: _two_to_three,
     3: _three_to_four,
+    4: _four_to_five,
 }
 
 

@@ -41,6 +41,11 @@ def to_flat(tree: Any) -> Flat:
     return {name: np.array(leaf) for name, leaf in raw.items() if leaf.size}
 
 
+def paths(tree: Any) -> list[str]:
+    """Return the paths of the leaves that are not empty, in their order."""
+    return [name for name, leaf in _named(tree).items() if leaf.size]
+
+
 def nested(flat: Flat) -> Nested:
     """Return a flat tree as dictionaries in dictionaries: fields, keys and indices of the paths are their keys.
 
@@ -101,17 +106,19 @@ def read(
     may_drop: Callable[[str], bool] = lambda name: False,
     old_path: Callable[[str], str] = lambda name: name,
     fresh: Callable[[], Any] | None = None,
+    change: Callable[[Flat], Flat] = lambda flat: flat,
 ) -> tuple[Any, list[str]]:
     """Return a tree like `template` (shapes and dtypes) from `folder`, and the names of the leaves it lacked.
 
     `old_path` gives the path under which a leaf is stored. A missing leaf that `may_lack` allows comes from `fresh()`, a tree of
-    the same structure. A stored leaf that the template does not have is ignored if `may_drop` allows it.
+    the same structure. A stored leaf that the template does not have is ignored if `may_drop` allows it. `change` makes other
+    leaves of the stored ones first.
 
     Raises:
         TreeError: a leaf is missing, unknown, of another shape or dtype, or the directory cannot be read.
     """
     wanted = {name: leaf for name, leaf in _named(template).items() if leaf.size}
-    loaded = read_flat(folder)
+    loaded = change(read_flat(folder))
     stored = {old_path(name): name for name in wanted}
     found = {stored[path]: value for path, value in loaded.items() if path in stored}
     for path in loaded:

@@ -112,7 +112,7 @@ def sight(
         start, end: in voxels.
         wanted: rays to walk.
         widths: of the loop; those of the backend without them.
-        compaction_rounds: how often the rays still under way are packed together, each time that half of them have ended;
+        compaction_rounds: how often the rays still under way are packed together, each time that three of four have ended;
             never under `fixed_rounds`.
         reach: length of the longest wanted ray if it is known, which saves turns under `fixed_rounds`.
     """
@@ -168,7 +168,7 @@ def sight(
     compaction_rounds = 0 if widths.fixed_rounds else compaction_rounds
     ray_number, size, clear = jnp.arange(rays, dtype=jnp.int32), rays, jnp.zeros(rays, bool)
     for level in range(compaction_rounds + 1):
-        enough = size // 2 if level < compaction_rounds else 0
+        enough = size // 4 if level < compaction_rounds else 0
         going = walked(going, moves, enough)
         reached = going.left == 0
         clear = reached if level == 0 else clear.at[ray_number].set(reached, mode="drop")

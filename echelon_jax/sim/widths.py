@@ -68,7 +68,7 @@ def cpu_widths(arenas: int) -> LoopWidths:
         wrecks=8,
         blasts=16,
         resets=1,
-        compaction_rounds=6,
+        compaction_rounds=3,
     )
 
 

@@ -22,7 +22,9 @@ import numpy as np
 from jaxtyping import Array, Bool, Float32, Int32
 
 from echelon_jax.env.buffers import unshared
+from echelon_jax.training.choosing import choose
 from echelon_jax.training.devices import ALONE, Across
+from echelon_jax.training.vector import first_bad_leaf, joined
 
 CAUSES = ("loss", "gradient", "parameter", "observation", "rollout", "ratio", "kl", "entropy", "spike")
 LOSSES = ("loss", "policy_loss", "value_loss", "entropy")  # of the update's metrics
@@ -189,7 +191,7 @@ def inspect_update(
     found["loss"] = bad_loss.any(), bad_loss.argmax()
     gradient = jnp.where(done, steps.bad_gradient, 0).max()
     found["gradient"] = gradient > 0, gradient - 1
-    parameter = first_bad(params)
+    parameter = first_bad_leaf(joined(params), params)
     found["parameter"] = parameter > 0, parameter - 1
     found["observation"] = _location(observation)
     number = first_bad(dict(enumerate(rollout.values())))
@@ -221,9 +223,21 @@ def inspect_update(
 
 
 def settle(
-    config: GuardConfig, state: GuardState, finding: Finding, before: Learner, after: Learner, fresh_optimizer: Any
+    config: GuardConfig,
+    state: GuardState,
+    finding: Finding,
+    before: Learner,
+    after: Learner,
+    fresh_optimizer: Any,
+    branch: bool = True,
 ) -> tuple[Learner, GuardState, Report]:
-    """Return the learner to go on with, the guard's memory and the report; a rollback uses `fresh_optimizer`."""
+    """Return the learner to go on with, the guard's memory and the report.
+
+    Args:
+        before: the learner before the update; `after` is the one after it.
+        fresh_optimizer: the optimiser's state after a rollback.
+        branch: see `choosing.choose`; the result is the same.
+    """
     bad = finding.bad
     applied = ~bad & ~state.failed
     streak = jnp.where(bad, state.streak + 1, 0)
@@ -231,13 +245,14 @@ def settle(
     give_up = enough & (state.retries >= config.retries)
     rolled_back = enough & ~give_up
 
-    def choose(flag: Array, a: Any, b: Any) -> Any:
-        return jax.tree.map(lambda x, y: jnp.where(flag, x, y), a, b)
-
     # Until an update has been good there is no snapshot (a run may start from another's parameters): then where it began.
     snapshot = Learner(state.params, fresh_optimizer, state.observation_moments, state.return_moments)
-    snapshot = choose(state.seen > 0, snapshot, before.replace(optimizer=fresh_optimizer))  # type: ignore[attr-defined]
-    learner = choose(applied, after, choose(enough, snapshot, before))
+    began = before.replace(optimizer=fresh_optimizer)  # type: ignore[attr-defined]
+    snapshot = choose(state.seen > 0, snapshot, began, branch)
+    learner = choose(applied, after, choose(enough, snapshot, before, branch), branch)
+    kept_before = (before.params, before.observation_moments, before.return_moments)
+    kept_earlier = (state.params, state.observation_moments, state.return_moments)
+    params, observation_moments, return_moments = choose(applied, kept_before, kept_earlier, branch)
     good = jnp.where(applied, state.good + 1, jnp.where(bad, 0, state.good))
     forgiven = applied & (good >= config.recovery) & (state.retries > 0)
     kept = jnp.where(state.seen > 0, _MEMORY, 0.0)
@@ -246,9 +261,9 @@ def settle(
         return jnp.where(applied, kept * old + (1.0 - kept) * new, old)
 
     new = GuardState(
-        params=choose(applied, before.params, state.params),
-        observation_moments=choose(applied, before.observation_moments, state.observation_moments),
-        return_moments=choose(applied, before.return_moments, state.return_moments),
+        params=params,
+        observation_moments=observation_moments,
+        return_moments=return_moments,
         streak=jnp.where(enough, 0, streak),
         good=jnp.where(forgiven, 0, good),
         retries=state.retries + rolled_back.astype(jnp.int32) - forgiven.astype(jnp.int32),

@@ -20,9 +20,9 @@ import optax
 from jaxtyping import Array, Float32, Int32, Key
 
 from echelon_jax.policies.network import Carry, Network, Params
-from echelon_jax.training import diagnostics
+from echelon_jax.training import diagnostics, vector
+from echelon_jax.training.choosing import choose
 from echelon_jax.training.devices import ALONE, Across
-from echelon_jax.training.guard import first_bad
 from echelon_jax.training.loss import Batch, PPOConfig, UpdateMetrics, Weights, gradient, take_sequences
 
 ADAM_EPSILON = 1e-5
@@ -37,8 +37,11 @@ class UpdateSchedule(flax.struct.PyTreeNode):
 
 
 def make_optimizer(max_grad_norm: float) -> optax.GradientTransformation:
-    """Return clip by global norm, then Adam's direction (eps 1e-5); the learning rate is applied in `gradient_step`."""
-    return optax.chain(optax.clip_by_global_norm(max_grad_norm), optax.scale_by_adam(eps=ADAM_EPSILON))
+    """Return clip by global norm, then Adam's direction (eps 1e-5); the learning rate is applied in `gradient_step`.
+
+    It works on the parameters joined to one vector, and so do its moments. `init` joins a tree itself.
+    """
+    return optax.flatten(optax.chain(optax.clip_by_global_norm(max_grad_norm), optax.scale_by_adam(eps=ADAM_EPSILON)))
 
 
 def gradient_step(
@@ -60,19 +63,17 @@ def gradient_step(
     The guard then drops the whole update.
     """
     settings = network, config, Weights(schedule.entropy_coefficient, jnp.asarray(schedule.teacher_weight))
-    grads, metrics = gradient(params, *settings, first_memory, batch, sequences, key, across)
-    grads = across.total(grads)
+    own_grads, metrics = gradient(params, *settings, first_memory, batch, sequences, key, across)
+    grads, before = across.total(vector.joined(own_grads)), vector.joined(params)
     norm = optax.tree.norm(grads)
-    direction, stepped_state = optimizer.update(grads, optimizer_state, params)
-    updates = jax.tree.map(lambda d: -schedule.learning_rate * d, direction)
-    stepped = network.clip_params(optax.apply_updates(params, updates))
+    direction, stepped_state = optimizer.update(grads, optimizer_state, before)
+    updates = -schedule.learning_rate * direction
+    stepped = network.clip_params(vector.parted(before + updates, params))
     sound = jnp.isfinite(norm) & jnp.isfinite(metrics.loss)
-    ratio = optax.tree.norm(updates) / jnp.maximum(optax.tree.norm(params), 1e-8)
-    params, optimizer_state = jax.tree.map(
-        lambda new, old: jnp.where(sound, new, old), (stepped, stepped_state), (params, optimizer_state)
-    )
+    ratio = optax.tree.norm(updates) / jnp.maximum(optax.tree.norm(before), 1e-8)
+    params, optimizer_state = choose(sound, (stepped, stepped_state), (params, optimizer_state), branch=config.skip)
     skipped = 1.0 - sound.astype(jnp.float32)
-    bad = first_bad(grads).astype(jnp.float32)
+    bad = vector.first_bad_leaf(grads, params).astype(jnp.float32)
     return (
         params,
         optimizer_state,
@@ -81,7 +82,7 @@ def gradient_step(
             update_ratio=ratio,
             skipped=skipped,
             bad_gradient=bad,
-            part_grad_norm=diagnostics.part_norms(network, grads),
+            part_grad_norm=diagnostics.part_norms(network, vector.parted(grads, params)),
         ),
     )
 

@@ -262,7 +262,8 @@ def make_train(
             teaching(state.update) > 0,
         )
         before = guard.Learner(state.params, state.optimizer, state.observation_moments, state.return_moments)
-        return guard.settle(config.guard_config, state.guard, finding, before, learnt, optimizer.init(state.params))
+        fresh = optimizer.init(state.params)
+        return guard.settle(config.guard_config, state.guard, finding, before, learnt, fresh, branch=config.ppo.skip)
 
     def update(state: TrainState, env_params: EnvParams) -> tuple[TrainState, Metrics]:
         rollout_key, update_key = jax.random.split(jax.random.fold_in(state.key, state.update))

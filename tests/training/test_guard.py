@@ -12,7 +12,7 @@ from helpers.fake_env import CountingAgent, FakeEnv, fake_params
 from helpers.made_up_runs import PLAIN_FIELDS
 
 from echelon_jax.policies.normalize import empty_moments
-from echelon_jax.training import guard
+from echelon_jax.training import guard, vector
 from echelon_jax.training.config import TrainConfig
 from echelon_jax.training.guard import CAUSES, GuardConfig, Learner
 from echelon_jax.training.ppo import UpdateMetrics
@@ -198,9 +198,9 @@ def sound(trainer):
 def push(state, name, value):
     """Adam's running mean of one parameter's gradient, set so that the next step is of that size in learning rates."""
     clip, adam = state.optimizer
-    mu = {**adam.mu, name: jnp.full_like(adam.mu[name], value)}
-    nu = {**adam.nu, name: jnp.zeros_like(adam.nu[name])}
-    return state.replace(optimizer=(clip, adam._replace(mu=mu, nu=nu)))
+    mu, nu = (vector.parted(moments, state.params) for moments in (adam.mu, adam.nu))
+    mu, nu = {**mu, name: jnp.full_like(mu[name], value)}, {**nu, name: jnp.zeros_like(nu[name])}
+    return state.replace(optimizer=(clip, adam._replace(mu=vector.joined(mu), nu=vector.joined(nu))))
 
 
 def nan_observation(state):

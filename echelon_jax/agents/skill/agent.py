@@ -23,6 +23,7 @@ from echelon_jax.agents.skill.steering import Gait, per_class, standing, steer
 from echelon_jax.agents.skill.targets import DANGER, NONE, Aim, choose, of_target
 from echelon_jax.agents.skill.weapons import of_class, pull
 from echelon_jax.config import EnvConfig
+from echelon_jax.draws import in_a_row
 from echelon_jax.env.interfaces import actions_of
 from echelon_jax.env.state import EnvParams, EnvState
 from echelon_jax.rules.mechs import SCOUT
@@ -99,8 +100,8 @@ class Skilled:
 
         def draw(key: Array) -> Noise:
             first, second = jax.random.split(key)
-            uniform = jax.random.uniform(first, (2 * n + 1,), jnp.float32)
-            normal = jax.random.normal(second, (n,), jnp.float32)
+            uniform = in_a_row(jax.random.uniform, first, (2 * n + 1,))
+            normal = in_a_row(jax.random.normal, second, (n,))
             return Noise(strength=uniform[0], aim=normal, fire=uniform[1 : n + 1], sign=uniform[n + 1 :])
 
         return self.act_with_noise(params, agent_params, agent_state, state, jax.vmap(draw)(keys))
