@@ -265,6 +265,7 @@ class Echelon:
         score, carry = add_score(config, state.score, state.score_carry, zone.tick)
         step_count = state.step_count + 1
         outcome = episode_outcome(config, mechs, score, carry, step_count)
+        fallen, legged, hot = mechs.fallen > 0, mechs.leg_hp <= 0, shutdown(rules, mechs)
         gained = reward_of(config).rewards(
             config,
             self._weights(params.rewards),
@@ -277,9 +278,9 @@ class Echelon:
                 distance_before=distance_before,
                 distance_after=zone_distance(state.arena_map, mechs.position),
                 radius=state.arena_map.zone[:, 2],
+                shut_down=mechs.alive & hot & ~state.was_shutdown,
             ),
         )
-        fallen, legged, hot = mechs.fallen > 0, mechs.leg_hp <= 0, shutdown(rules, mechs)
         advanced = state.replace(
             sim=None,
             messages=broadcast(config, layout, mechs.alive, clean),

@@ -21,6 +21,7 @@ class Transition(NamedTuple):
         was_alive, alive: which mechs lived before and after the step.
         distance_before, distance_after: distance from the zone's centre before and after the step, in voxels.
         radius: radius of the zone, in voxels.
+        shut_down: which living mechs shut down in the step and are still off after it.
     """
 
     tally: Tally
@@ -31,6 +32,7 @@ class Transition(NamedTuple):
     distance_before: Float32[Array, "arenas mechs"]
     distance_after: Float32[Array, "arenas mechs"]
     radius: Float32[Array, " arenas"]
+    shut_down: Bool[Array, "arenas mechs"]
 
 
 class Rewards(NamedTuple):

@@ -23,7 +23,7 @@ STATISTICS = (
     "bad_actions",
     "bad_obs",
 )
-REWARD_COMPONENTS = ("approach", "zone", "damage", "kill", "assist", "death", "terminal")
+REWARD_COMPONENTS = ("approach", "zone", "damage", "kill", "assist", "death", "terminal", "shutdown")
 REASONS = ("running", "zone_control", "elimination", "time_up")
 WINNERS = ("blue", "red", "draw")
 
@@ -119,6 +119,7 @@ class ModernRewardWeights(flax.struct.PyTreeNode):
     win: Float32[Array, ""]
     loss: Float32[Array, ""]
     draw: Float32[Array, ""]
+    shutdown: Float32[Array, ""]
 
 
 class EnvParams(flax.struct.PyTreeNode):
@@ -133,7 +134,7 @@ class EnvParams(flax.struct.PyTreeNode):
 class Info(flax.struct.PyTreeNode):
     """What a decision step reports besides observation, reward and flags."""
 
-    reward_components: Float32[Array, "arenas mechs 7"]  # REWARD_COMPONENTS
+    reward_components: Float32[Array, "arenas mechs 8"]  # REWARD_COMPONENTS
     alive: Bool[Array, "arenas mechs"]  # after the step
     in_zone: Bool[Array, "arenas mechs"]
     zone_control: Float32[Array, " arenas"]  # tick of blue minus tick of red

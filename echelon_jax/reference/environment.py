@@ -101,6 +101,7 @@ class Arena:
         self.hostile_only = [False] * n
         self.contact_slots = [[-1] * SLOTS for _ in range(n)]
         self.flags_before: list[Flags] = [status_flags(mech) for mech in battle.mechs]
+        self.shut_down = [False] * len(battle.mechs)  # which living mechs shut down in the last step
         self.statistics = new_statistics()
         self.memory = self.observation.first_memory(config)
         self.deeds: list[set[str]] = [set() for _ in range(n)]  # which of DEEDS each mech did in the last decision
@@ -146,7 +147,10 @@ class Arena:
             self.memory.older(yaws, mechs)
         count_events(self.statistics, mechs, events)  # 8
         count_transitions(self.statistics, mechs, self.flags_before)  # 9
-        self.flags_before = [status_flags(mech) for mech in mechs]
+        flags = [status_flags(mech) for mech in mechs]
+        old = self.flags_before
+        self.shut_down = [m.alive and now[2] and not was[2] for m, now, was in zip(mechs, flags, old, strict=True)]
+        self.flags_before = flags
         message = self.actions.size(config)
         for mech in mechs:  # 10: messages arrive one decision later
             heard = config.communication and mech.alive

@@ -74,6 +74,6 @@ class OriginalReward:
     def components(
         self, arena: Arena, before: Sequence[float | None], ticks: tuple[float, float], events: Sequence[Event]
     ) -> list[list[float]]:
-        """Return the seven components of every mech."""
+        """Return the components of every mech."""
         map_side = float(max(arena.battle.world.size[:2]))
         return reward_components(arena.battle.mechs, events, arena.zone, before, ticks, map_side)

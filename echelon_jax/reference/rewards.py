@@ -10,7 +10,7 @@ from echelon_jax.reference.state import Event, Mech
 from echelon_jax.reference.vec import f32
 from echelon_jax.rules.mechs import BLUE, RED, TEAM_NAMES
 
-COMPONENTS = ("approach", "zone", "damage", "kill", "assist", "death", "terminal")
+COMPONENTS = ("approach", "zone", "damage", "kill", "assist", "death", "terminal", "shutdown")
 STATISTICS = (
     "kills",
     "assists",
@@ -84,7 +84,7 @@ def reward_components(
     ticks: tuple[float, float],
     map_side: float,
 ) -> list[list[float]]:
-    """Per mech the seven components, in the order of COMPONENTS; the reward is their sum.
+    """Per mech the components, in the order of COMPONENTS; the reward is their sum.
 
     Source: docs/spec/environment.md 3.3.
 

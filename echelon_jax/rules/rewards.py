@@ -23,6 +23,7 @@ class ModernWeights(NamedTuple):
     win: float
     loss: float
     draw: float
+    shutdown: float
 
 
 def modern_weights(num_packs: int = 1, score_to_win: float = 30.0, gamma: float = 0.99) -> ModernWeights:
@@ -41,4 +42,5 @@ def modern_weights(num_packs: int = 1, score_to_win: float = 30.0, gamma: float 
         win=10.0,
         loss=-10.0,
         draw=0.0,
+        shutdown=0.0,
     )

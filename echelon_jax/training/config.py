@@ -273,6 +273,7 @@ class TrainConfig:
     reward_win: float | None = _reward("a win")
     reward_loss: float | None = _reward("a loss")
     reward_draw: float | None = _reward("a draw")
+    reward_shutdown: float | None = _reward("a shutdown of its own")
 
     def __post_init__(self) -> None:
         make_plain(self)
@@ -298,6 +299,7 @@ class TrainConfig:
         result: dict[str, Any] = {
             "curriculum": "0 reward_loss=-3; 48 reward_loss=-5; 72 reward_loss=-10; "
             "100 reward_win=15 reward_loss=-15 reward_zone=0.2",
+            "reward_shutdown": -1.0,  # without it they shut down twice as often as the scripted team, because it costs little
             "after_death": 1.0,
             "after_death_start": 48,
             "after_death_ramp": 32,
@@ -320,6 +322,7 @@ class TrainConfig:
             "entropy_end": 0.1,
             "curriculum": "0 reward_loss=-3; 50 reward_loss=-5; 75 reward_loss=-10; "
             "150 reward_win=15 reward_loss=-15 reward_zone=0.2",
+            "reward_shutdown": -1.0,
             "after_death": 1.0,
             "after_death_start": 50,
             "after_death_ramp": 30,

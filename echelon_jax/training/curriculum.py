@@ -12,7 +12,7 @@ from __future__ import annotations
 import dataclasses
 import math
 
-REWARD_WEIGHTS = ("approach", "zone", "damage", "kill", "assist", "death", "win", "loss", "draw")
+REWARD_WEIGHTS = ("approach", "zone", "damage", "kill", "assist", "death", "win", "loss", "draw", "shutdown")
 NAMES = ("fire", *(f"reward_{name}" for name in REWARD_WEIGHTS))
 
 

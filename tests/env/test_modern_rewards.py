@@ -39,8 +39,9 @@ CONFIG = EnvConfig.original(size_x=60, size_y=60, reward="modern")
 NAMES = [f"M{i}" for i in range(1, 16)]
 M1, M2, M3, M4, M5, M6, M7, M8, M9, M10, M11, M12, M13, M14, M15 = range(15)
 PAINT = 90
+OFF = -0.75  # what a shutdown pays here; by default it pays nothing
 WIDTH = 24
-APPROACH, ZONE, DAMAGE, KILL, ASSIST, DEATH, TERMINAL = range(len(REWARD_COMPONENTS))
+APPROACH, ZONE, DAMAGE, KILL, ASSIST, DEATH, TERMINAL, SHUTDOWN = range(len(REWARD_COMPONENTS))
 PAGE = Path(__file__).parents[2] / "docs" / "rewards.md"
 ROW = re.compile(r"^\| (M\d+) \| [^|]* \| (\w+) \| (\w+) \| (-?[\d.]+) \|$", re.MULTILINE)
 EXAMPLES = [(case, mech, part, float(value)) for case, mech, part, value in ROW.findall(PAGE.read_text())]
@@ -107,8 +108,9 @@ def scenes():
 
 
 def by_reference(state, actions, noise, config=CONFIG):
-    """One decision step in the reference: the arena after it, and the components [mechs, 7]."""
+    """One decision step in the reference: the arena after it, and the components [mechs, components]."""
     loaded = to_reference(config, state)
+    loaded.arena.weights = loaded.arena.weights._replace(shutdown=OFF)
     step = loaded.arena.advance(actions, SlotNoise(config, noise, loaded))
     return loaded.arena, step.components
 
@@ -117,7 +119,9 @@ def by_reference(state, actions, noise, config=CONFIG):
 def step():
     """The compiled step of `WIDTH` arenas."""
     env = Echelon(CONFIG)
-    params = EnvParams(rules=Scenes(CONFIG, 1).rules, rewards=env.default_rewards(), bank=None)
+    params = EnvParams(
+        rules=Scenes(CONFIG, 1).rules, rewards=env.default_rewards().replace(shutdown=jnp.float32(OFF)), bank=None
+    )
     run = jax.jit(env.step_batch_with_noise)
     return lambda state, actions, noise: jax.device_get(run(noise, state, jnp.asarray(actions), params))
 
@@ -184,7 +188,16 @@ def test_a_finished_arena_pays_nothing_more(step):
 
 
 def pay(
-    config=CONFIG, weights=None, tally=None, inside=(), tick=(0.0, 0.0), reason=0, winner=DRAW, dead=(), **distance
+    config=CONFIG,
+    weights=None,
+    tally=None,
+    inside=(),
+    tick=(0.0, 0.0),
+    reason=0,
+    winner=DRAW,
+    dead=(),
+    off=(),
+    **distance,
 ):
     """Components [mechs, 7] of one arena of `config` with these facts."""
     n = config.num_mechs
@@ -201,11 +214,19 @@ def pay(
         was_alive=jnp.asarray(alive)[None],
         alive=jnp.asarray(alive)[None],
         radius=jnp.full(1, 5.0),
+        shut_down=jnp.zeros((1, n), bool).at[0, jnp.asarray(off, jnp.int32)].set(True),
         **{k: jnp.asarray(v, jnp.float32)[None] for k, v in spread.items()},
     )
     got = rewards(config, modern_rewards(config) if weights is None else weights, made)
     np.testing.assert_allclose(got.total, got.components.sum(-1), rtol=1e-5, atol=1e-6)
     return np.asarray(got.components[0], np.float64)
+
+
+def test_a_shutdown_pays_its_weight_to_the_mech_that_shut_down():
+    weights = modern_rewards(CONFIG).replace(shutdown=jnp.float32(OFF))
+    paid = pay(weights=weights, off=[1, 3])[:, SHUTDOWN]
+    assert paid.tolist() == [0, OFF, 0, OFF, 0, 0, 0, 0, 0, 0]
+    assert not pay(off=[1, 3])[:, SHUTDOWN].any(), "it pays nothing unless somebody sets the weight"
 
 
 def test_stacking_does_not_multiply_the_zones_pay():
@@ -266,7 +287,7 @@ def test_the_shaping_of_a_game_is_what_its_first_state_decides():
     for t in range(20):
         was, now = jnp.asarray(deaths > t)[None], jnp.asarray(deaths > t + 1)[None]
         ends = jnp.asarray(way[t])[None], jnp.asarray(way[t + 1])[None]
-        got = rewards(CONFIG, weights, Transition(tally, zone, outcomes[t == 19], was, now, *ends, radius))
+        got = rewards(CONFIG, weights, Transition(tally, zone, outcomes[t == 19], was, now, *ends, radius, ~alive))
         total += gamma**t * np.asarray(got.components[0, :, APPROACH], np.float64)
     first = potential(CONFIG, weights, jnp.asarray(way[0])[None], radius, alive)[0]
     np.testing.assert_allclose(total, -np.asarray(first), atol=1e-5)

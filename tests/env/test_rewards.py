@@ -191,6 +191,7 @@ def test_recorded_rewards_flags_and_statistics_are_reproduced(data, name):
         distance_before=zone_distance(before.arena_map, before.sim.mechs.position),
         distance_after=zone_distance(after.arena_map, mechs.position),
         radius=after.arena_map.zone[:, 2],
+        shut_down=jnp.zeros_like(mechs.alive),
     )
     earned = rewards(config, original_rewards(), made)
     terminated, truncated = flags(mechs.alive, outcome.reason)
@@ -202,7 +203,9 @@ def test_recorded_rewards_flags_and_statistics_are_reproduced(data, name):
     earned, total, terminated, truncated, outcome, counted = cut
     recorded = episode.data
     assert np.allclose(earned.total, recorded["rewards"], atol=1e-5, rtol=1e-6)
-    assert np.allclose(earned.components, recorded["reward_components"], atol=1e-5, rtol=1e-6)
+    theirs = recorded["reward_components"]  # without the pay for a shutdown, our last component
+    assert np.allclose(earned.components[..., : theirs.shape[-1]], theirs, atol=1e-5, rtol=1e-6)
+    assert not earned.components[..., theirs.shape[-1] :].any()
     assert np.allclose(total, recorded["zone_score"][1:], atol=1e-5)
     assert np.array_equal(terminated, recorded["terminated"])
     assert np.array_equal(truncated, recorded["truncated"] & ~recorded["terminated"])

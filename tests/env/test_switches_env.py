@@ -98,7 +98,7 @@ def test_hurting_ones_own_side_is_charged(start):
     for config, counts, sign in ((CONFIG, paid, 1), (revised, tally, -1)):
         running = Outcome(jnp.zeros(len(alive), jnp.int32), jnp.zeros(len(alive), jnp.int32))
         radius = state.arena_map.zone[:, 2]
-        made = Transition(counts, zone, running, alive, alive, distance, distance, radius)
+        made = Transition(counts, zone, running, alive, alive, distance, distance, radius, ~alive)
         got = rewards(config, original_rewards(), made).components
         np.testing.assert_allclose(got[:, HEAVY, DAMAGE], sign * 1.25, rtol=1e-6)
         np.testing.assert_allclose(got[:, HEAVY, KILL], sign * 10.0)

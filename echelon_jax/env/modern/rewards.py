@@ -9,6 +9,7 @@ With the step's length in seconds dt, per mech:
 - kill: w (enemies killed - own side killed), to the killer, also if the killer is dead by then.
 - assist: w per enemy killed while painted, to the painter, if of the killer's pack and not the killer.
 - death: w, once, whatever the cause.
+- shutdown: w, once for each time that a living mech's heat passes its cap and is still above it after the step. 0 by default.
 - terminal: win, loss or draw in the step that ends the game, to every member of the team, the dead included.
 
 How large a win must be. A team may take every hit point and life of the enemy once, so the one-off incomes of a mech are at most
@@ -130,6 +131,7 @@ def rewards(
         "assist": weights.assist * tally.kill_assists,
         "death": jnp.where(tally.died, weights.death, 0.0),
         "terminal": jnp.repeat(result, config.team_size, -1),
+        "shutdown": jnp.where(made.shut_down, weights.shutdown, 0.0),
     }
     components = jnp.stack([parts[name].astype(jnp.float32) for name in REWARD_COMPONENTS], -1)
     return Rewards(ordered_sum(components), components)

@@ -54,6 +54,7 @@ def rewards(
         "assist": jnp.where(receives, weights.assist * multiplier * tally.assists, 0.0),
         "death": jnp.where(tally.died, weights.death, 0.0),
         "terminal": jnp.zeros_like(made.distance_after),
+        "shutdown": jnp.zeros_like(made.distance_after),
     }
     components = jnp.stack([parts[name] for name in REWARD_COMPONENTS], -1)
     return Rewards(ordered_sum(components), components)

@@ -195,8 +195,9 @@ def _step_fields(episode: Episode, before: np.ndarray, step: Step) -> dict[str, 
         "truncated": same(step.truncated, data["truncated"][before] & ~data["terminated"][before], 2),
         "episode_over": same(step.episode_over, over, 1),
     }
-    for i, name in enumerate(REWARD_COMPONENTS):
-        recorded = data["reward_components"][before][..., i]
+    paid = data["reward_components"]  # the original has no pay for a shutdown, the last of our components
+    for i, name in enumerate(REWARD_COMPONENTS[: paid.shape[-1]]):
+        recorded = paid[before][..., i]
         fields[f"reward.{name}"] = near(components[..., i], recorded, 2, OBSERVATION_TOLERANCE)
     outcome = episode.meta["outcome"] or {"reason": REASONS[0], "winner": WINNERS[0]}
     reason = np.where(over, REASONS.index(outcome["reason"]), 0)

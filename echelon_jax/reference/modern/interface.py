@@ -72,4 +72,6 @@ class ModernReward:
     ) -> list[list[float]]:
         """Return the terms of every mech with the arena's weights."""
         mechs = arena.battle.mechs
-        return modern_components(arena.config, arena.weights, mechs, arena.zone, before, ticks, arena.winner)
+        return modern_components(
+            arena.config, arena.weights, mechs, arena.zone, before, ticks, arena.winner, arena.shut_down
+        )

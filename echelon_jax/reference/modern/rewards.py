@@ -26,14 +26,16 @@ def modern_components(
     distance_before: Sequence[float | None],
     ticks: tuple[float, float],
     winner: str | None,
+    shut_down: Sequence[bool],
 ) -> list[list[float]]:
-    """Per mech the seven components, in the order of rewards.COMPONENTS, dead mechs too.
+    """Per mech the components, in the order of rewards.COMPONENTS, dead mechs too.
 
     Args:
         mechs: after the simulation.
         distance_before: distance from the zone's centre before the simulation; None for the mechs that were dead.
         ticks: of this step, blue and red.
         winner: "blue", "red" or "draw" if the game ended with this step.
+        shut_down: whether each mech shut down in this step, lives and is still off.
     """
     rows = []
     for mech in mechs:
@@ -62,6 +64,7 @@ def modern_components(
                 weights.assist * mech.kill_assists,
                 weights.death * mech.died,
                 result,
+                weights.shutdown * shut_down[mech.index],
             ]
         )
     return rows
