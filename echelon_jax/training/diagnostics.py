@@ -12,12 +12,12 @@ import flax.struct
 import jax
 import jax.numpy as jnp
 import numpy as np
-import optax
 from jaxtyping import Array, Bool, Float32, Int32
 
 from echelon_jax.policies.features import Observation
 from echelon_jax.policies.network import Network, Params
 from echelon_jax.training.devices import ALONE, AXIS, Across
+from echelon_jax.training.vector import parted
 
 SAMPLED_STEPS = 4  # decisions of a rollout whose activations are looked at
 
@@ -121,9 +121,23 @@ def gradient_parts(network: Network, grads: Params) -> dict[str, Params]:
     return parts
 
 
-def part_norms(network: Network, grads: Params) -> dict[str, Float32[Array, ""]]:
-    """Return the norm of each part of a gradient; their squares add up to that of the whole."""
-    return {name: optax.tree.norm(part) for name, part in gradient_parts(network, grads).items()}
+def part_norms(network: Network, grads: Float32[Array, " entries"], like: Params) -> dict[str, Float32[Array, ""]]:
+    """Return the norm of each part of a gradient; their squares add up to that of the whole.
+
+    Args:
+        grads: the gradient as a vector (training/vector.py).
+        like: the parameters, for their shapes.
+    """
+    entries = parted(np.arange(grads.size), like)
+    parts = gradient_parts(network, entries)
+    part_of = np.zeros(grads.size, np.int32)
+    for number, tree in enumerate(parts.values()):
+        for leaf in jax.tree.leaves(tree):
+            part_of[np.asarray(leaf)] = number
+    # One kernel for all parts, where a sum for each leaf is two or three for each.
+    own = jnp.asarray(part_of) == jnp.arange(len(parts), dtype=jnp.int32)[:, None]
+    squares = jnp.where(own, jnp.square(grads), 0.0).sum(1)
+    return {name: jnp.sqrt(squares[number]) for number, name in enumerate(parts)}
 
 
 def dead_units(

@@ -82,7 +82,7 @@ def gradient_step(
             update_ratio=ratio,
             skipped=skipped,
             bad_gradient=bad,
-            part_grad_norm=diagnostics.part_norms(network, vector.parted(grads, params)),
+            part_grad_norm=diagnostics.part_norms(network, grads, params),
         ),
     )
 

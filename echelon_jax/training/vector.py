@@ -7,7 +7,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float32, Int32
+from jaxtyping import Array, Float32, Int32, Shaped
 
 
 def joined(tree: Any) -> Float32[Array, " entries"]:
@@ -16,7 +16,7 @@ def joined(tree: Any) -> Float32[Array, " entries"]:
     return jnp.concatenate(leaves) if leaves else jnp.zeros(0, jnp.float32)
 
 
-def parted(vector: Float32[Array, " entries"], like: Any) -> Any:
+def parted(vector: Shaped[Array, " entries"] | np.ndarray, like: Any) -> Any:
     """Return the tree of which `vector` is the joined one; `like` has its structure and shapes."""
     leaves, structure = jax.tree.flatten(like)
     ends = np.cumsum([0, *(leaf.size for leaf in leaves)])

@@ -14,7 +14,7 @@ from echelon_jax.config import EnvConfig
 from echelon_jax.policies.features import Observation
 from echelon_jax.policies.registry import make_network
 from echelon_jax.rules.mechs import CLASS_NAMES
-from echelon_jax.training import loss, ppo
+from echelon_jax.training import loss, ppo, vector
 from echelon_jax.training.config import TrainConfig
 from echelon_jax.training.diagnostics import dead_units, gradient_parts, in_rollout, part_norms, worst_of, worst_ratios
 
@@ -33,9 +33,12 @@ def random_gradient(network: str, **fields: object) -> tuple[object, object]:
 @pytest.mark.parametrize("network", ["modern", "original"])
 def test_norms_of_groups_add_up_to_the_whole(network: str) -> None:
     made, grads = random_gradient(network)
-    norms = jax.jit(functools.partial(part_norms, made))(grads)
+    norms = jax.jit(functools.partial(part_norms, made))(vector.joined(grads), grads)
     whole = sum((x.astype(np.float64) ** 2).sum() for x in jax.tree.leaves(grads))
     assert sum(float(x) ** 2 for x in norms.values()) == pytest.approx(whole, rel=1e-5)
+    for name, part in gradient_parts(made, grads).items():
+        entries = np.concatenate([np.ravel(x) for x in jax.tree.leaves(part)])
+        assert float(norms[name]) == pytest.approx(np.linalg.norm(entries), rel=1e-5), name
     assert "lstm" in "".join(norms) and len(norms) > 5
 
 
