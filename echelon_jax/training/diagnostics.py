@@ -38,6 +38,13 @@ class WorstRatios(flax.struct.PyTreeNode):
     raw_action: Float32[Array, "*batch k raw"]
 
 
+class PartNorms(flax.struct.PyTreeNode):
+    """Norms of the parts of a gradient, in the order of their names."""
+
+    norms: Float32[Array, "*batch parts"]
+    names: tuple[str, ...] = flax.struct.field(pytree_node=False)
+
+
 def worst_ratios(
     k: int,
     log_ratio: Float32[Array, "time sequences mechs heads"],
@@ -121,7 +128,7 @@ def gradient_parts(network: Network, grads: Params) -> dict[str, Params]:
     return parts
 
 
-def part_norms(network: Network, grads: Float32[Array, " entries"], like: Params) -> dict[str, Float32[Array, ""]]:
+def part_norms(network: Network, grads: Float32[Array, " entries"], like: Params) -> PartNorms:
     """Return the norm of each part of a gradient; their squares add up to that of the whole.
 
     Args:
@@ -136,8 +143,7 @@ def part_norms(network: Network, grads: Float32[Array, " entries"], like: Params
             part_of[np.asarray(leaf)] = number
     # One kernel for all parts, where a sum for each leaf is two or three for each.
     own = jnp.asarray(part_of) == jnp.arange(len(parts), dtype=jnp.int32)[:, None]
-    squares = jnp.where(own, jnp.square(grads), 0.0).sum(1)
-    return {name: jnp.sqrt(squares[number]) for number, name in enumerate(parts)}
+    return PartNorms(jnp.sqrt(jnp.where(own, jnp.square(grads), 0.0).sum(1)), tuple(parts))
 
 
 def dead_units(

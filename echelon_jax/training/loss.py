@@ -21,7 +21,7 @@ from echelon_jax.policies.features import Observation
 from echelon_jax.policies.network import Carry, Network, Params
 from echelon_jax.training import diagnostics
 from echelon_jax.training.devices import ALONE, Across
-from echelon_jax.training.diagnostics import WorstRatios
+from echelon_jax.training.diagnostics import PartNorms, WorstRatios
 
 MIN_ADVANTAGE_DEVIATION = 1e-6
 FORBIDDEN = -1e3  # log-prob below which an action counts as forbidden by an action mask
@@ -98,7 +98,7 @@ class UpdateMetrics(flax.struct.PyTreeNode):
     ]  # 1 + number of the first parameter whose gradient is not finite, for the guard
     stopped: Float32[Array, "*batch"]  # share of gradient steps left out because the KL was too large
     # Before clipping, by part of the network; and the worst ratios of the whole update, if they are kept.
-    part_grad_norm: dict[str, Float32[Array, "*batch"]] = dataclasses.field(default_factory=dict)
+    part_grad_norm: PartNorms | None = None
     worst: WorstRatios | None = None
     # With a teacher: minus the log-prob of its actions, summed over the heads.
     imitation: Float32[Array, "*batch"] | None = None
@@ -290,7 +290,7 @@ def part_loss(
 def metrics_of(
     config: PPOConfig, batch: Batch, whole: Whole, outcome: Outcome, across: Across = ALONE
 ) -> UpdateMetrics:
-    """Return the metrics of a minibatch. Those of the gradient step stay 0, and `part_grad_norm` stays empty."""
+    """Return the metrics of a minibatch. Those of the gradient step stay 0, and `part_grad_norm` is None."""
     log_ratio, use, value = outcome.log_ratio, outcome.use, outcome.value
     ratio = jnp.exp(log_ratio)
     head_kl = masked_head_mean(ratio - 1.0 - log_ratio, use, whole.living)
@@ -345,7 +345,7 @@ def loss_and_metrics(
     The policy loss is the clipped surrogate of each head, where its loss mask is true and the mech lives, summed over heads and
     averaged over living mechs. The entropy is that of the heads times their weights, averaged over living mechs. The imitation
     loss is minus the log-prob of the teacher's actions, averaged in the same way, where they are allowed. The metrics
-    `grad_norm`, `update_ratio`, `skipped`, `stopped` and `bad_gradient` stay 0 here, and `part_grad_norm` stays empty.
+    `grad_norm`, `update_ratio`, `skipped`, `stopped` and `bad_gradient` stay 0 here, and `part_grad_norm` is None.
 
     With several devices the loss is this device's part: its sums over the counts of all devices. So the sum of the devices'
     losses, and of their gradients, is that of the minibatch of all of them. The metrics are those of all devices.

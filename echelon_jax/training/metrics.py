@@ -233,8 +233,9 @@ def summarize(
             continue
         for i, mean in enumerate(means):
             out[f"update/{name}/{i if heads is None else heads[i]}"] = float(mean)
-    for part in stacked[0].update.part_grad_norm:
-        rows = np.concatenate([m.update.part_grad_norm[part].ravel() for m in stacked])
+    by_part = [m.update.part_grad_norm for m in stacked if m.update.part_grad_norm is not None]
+    for i, part in enumerate(by_part[0].names if by_part else ()):
+        rows = np.concatenate([each.norms[..., i].ravel() for each in by_part])
         out[f"update/grad_norm/{part}"] = float((rows * done).sum() / max(done.sum(), 1.0))
     for layer, share in stacked[-1].dead_units.items():
         out[f"update/dead_units/{layer}"] = float(np.ravel(share)[-1])

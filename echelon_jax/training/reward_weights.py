@@ -77,8 +77,8 @@ def preset_for(name: str, env_config: EnvConfig, **overrides: Any) -> TrainConfi
     """
     config = TrainConfig.preset(name, **overrides)
     has = {f"reward_{field.name}" for field in dataclasses.fields(reward_of(env_config).weights_type)}
-    foreign = {f"reward_{weight}" for weight in REWARD_WEIGHTS} - has - set(overrides)
-    config = dataclasses.replace(config, **dict.fromkeys(foreign))
+    foreign: dict[str, Any] = dict.fromkeys({f"reward_{weight}" for weight in REWARD_WEIGHTS} - has - set(overrides))
+    config = dataclasses.replace(config, **foreign)
     if "curriculum" in overrides:
         return config
     changed = {number for stage in parse(config.curriculum) for number in stage.values} - {"fire"}

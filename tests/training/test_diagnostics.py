@@ -33,7 +33,8 @@ def random_gradient(network: str, **fields: object) -> tuple[object, object]:
 @pytest.mark.parametrize("network", ["modern", "original"])
 def test_norms_of_groups_add_up_to_the_whole(network: str) -> None:
     made, grads = random_gradient(network)
-    norms = jax.jit(functools.partial(part_norms, made))(vector.joined(grads), grads)
+    found = jax.jit(functools.partial(part_norms, made))(vector.joined(grads), grads)
+    norms = dict(zip(found.names, found.norms, strict=True))
     whole = sum((x.astype(np.float64) ** 2).sum() for x in jax.tree.leaves(grads))
     assert sum(float(x) ** 2 for x in norms.values()) == pytest.approx(whole, rel=1e-5)
     for name, part in gradient_parts(made, grads).items():
