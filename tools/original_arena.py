@@ -87,7 +87,12 @@ def main() -> None:
     if not script.is_file():
         parser.error(f"script must be a file, got {script}")
 
-    from echelon_jax.export.original import write_original
+    if not asked.minutes > 0:
+        parser.error(f"minutes must be above 0, got {asked.minutes}")
+    try:
+        from echelon_jax.export.original import write_original
+    except ImportError:
+        parser.error("torch must be installed to write the original's files: pip install 'echelon-jax[torch]'")
     from echelon_jax.export.weights import ExportError
     from echelon_jax.runs.checkpoint import CheckpointError, load_policy
 
@@ -108,6 +113,10 @@ def main() -> None:
             raise SystemExit(
                 f"the league script was stopped after {asked.minutes:g} minutes; --minutes allows more"
             ) from None
+        except OSError as error:
+            raise SystemExit(
+                f"python must be an interpreter, and {asked.python} cannot be run: {error.strerror}"
+            ) from None
         if done.returncode:
             raise SystemExit(f"the league script ended with {done.returncode}: {' '.join(command)}")
 
@@ -117,7 +126,10 @@ def main() -> None:
     matches = ("--matches", str(asked.matches), "--seed", str(asked.seed), "--log", str(log))
     run("eval-candidate", files[0], *matches, seconds=60 * asked.minutes)
     if log.is_file():
-        print(summary(games_of(log.read_text())))
+        try:
+            print(summary(games_of(log.read_text())))
+        except ValueError:
+            raise SystemExit(f"{log} holds games in a form that is not known here") from None
 
 
 if __name__ == "__main__":

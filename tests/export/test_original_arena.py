@@ -80,6 +80,13 @@ def test_a_policy_that_the_original_cannot_load_is_refused_in_a_sentence(checkou
     assert done.returncode == 2 and "zoo:recruit" in done.stderr and "Traceback" not in done.stderr
 
 
+def test_an_interpreter_that_cannot_be_run_is_refused_in_a_sentence(checkout: Path, tmp_path: Path) -> None:
+    pytest.importorskip("torch")
+    command = [sys.executable, str(TOOL), str(checkout), "zoo:original", "--out", str(tmp_path / "out")]
+    done = subprocess.run([*command, "--python", "/no/such/python"], capture_output=True, text=True)
+    assert done.returncode == 1 and "python must be an interpreter" in done.stderr and "Traceback" not in done.stderr
+
+
 @pytest.mark.parametrize(
     "text", ['{"candidate_score": 1}\n{"candidate_score": 0.5}\n', '[{"candidate_score": 1}, {"candidate_score": 0.5}]']
 )

@@ -166,6 +166,16 @@ def test_leaves_are_asked_for_by_the_path_they_had() -> None:
     assert not migrations.may_lack(migrations.FORMAT)("['guard'].streak")
 
 
+def test_trees_are_joined_in_the_order_of_the_parameters_and_a_missing_part_is_named() -> None:
+    tree = "['optimizer'][1]"
+    flat = {f"{tree}.{name}['{leaf}']": np.full(2, i) for name in ("mu", "nu") for i, leaf in enumerate("ba")}
+    join = migrations.join_trees(4, ["['a']", "['b']"])
+    assert join(flat)[f"{tree}.mu"].tolist() == [1, 1, 0, 0]
+    del flat[f"{tree}.nu['b']"]
+    with pytest.raises(tree_files.TreeError, match=r"does not hold \['optimizer'\]\[1\]\.nu\['b'\]"):
+        join(flat)
+
+
 def test_a_leaf_that_is_missing_or_unknown_is_named(tmp_path: Path) -> None:
     tree_files.write(tmp_path / "tree", tree_files.to_flat({"a": np.ones(2), "b": np.ones(3)}))
     a, c = np.ones(2), np.zeros(1, np.float32)

@@ -11,7 +11,6 @@ from echelon_jax.training.choosing import choose
 from echelon_jax.training.vector import first_bad_leaf, joined, parted
 
 SHAPES = {"b": (3,), "a": {"kernel": (2, 4), "bias": ()}, "c": (1, 2, 2)}
-LEAVES = 4
 
 
 def tree(seed: int) -> dict:
