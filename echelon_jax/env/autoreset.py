@@ -116,7 +116,8 @@ class AutoReset:
         params: EnvParams,
     ) -> tuple[EnvState, Step]:
         """One decision step of every arena, then a reset of those whose episode it ended."""
-        state, step = self.env.step_batch(keys, state, actions, params)
+        # Behind the barrier the ended episode is read no more, so that a new one is written over it without a copy.
+        state, step = jax.lax.optimization_barrier(self.env.step_batch(keys, state, actions, params))
         over = step.episode_over
         worlds = self.env.draw_worlds(params, jax.vmap(lambda key: jax.random.fold_in(key, RESET_STREAM))(keys))
         *written, observation = write_rows(

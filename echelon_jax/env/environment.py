@@ -17,7 +17,7 @@ from jaxtyping import Array, Bool, Float32, Int32, Key
 
 from echelon_jax.config import EnvConfig
 from echelon_jax.env import checks
-from echelon_jax.env.actions import broadcast, sanitise
+from echelon_jax.env.actions import Decision, broadcast, sanitise
 from echelon_jax.env.bank import make_bank, replace_rows
 from echelon_jax.env.beginning import Maps, bank_maps, fresh_state
 from echelon_jax.env.buffers import unshared
@@ -41,6 +41,7 @@ from echelon_jax.native.choice import chosen_kernels
 from echelon_jax.sim.ewar import shutdown
 from echelon_jax.sim.noise import Noise, sample_noise
 from echelon_jax.sim.rules import SimRules, check_rules, sim_rules
+from echelon_jax.sim.state import SimState
 from echelon_jax.sim.step import simulate
 from echelon_jax.sim.widths import LoopWidths
 from echelon_jax.worldgen.bank import WorldArrays
@@ -247,17 +248,7 @@ class Echelon:
         was_alive = state.sim.mechs.alive
         distance_before = zone_distance(state.arena_map, state.sim.mechs.position)
 
-        # Simulation. In a finished arena everything is dead to it, so that its grid is not edited; the rest is put back.
-        before = state.sim.replace(
-            mechs=decision.mechs.replace(alive=was_alive & ~over[:, None]),
-            projectiles=state.sim.projectiles.replace(alive=state.sim.projectiles.alive & ~over[:, None]),
-        )
-        if chosen_kernels(self.kernels) == "native":
-            after = simulate_natively(config, rules, before, decision.commands, noise)
-        else:
-            after = simulate(config, rules, before, decision.commands, noise, self.widths)
-        small = select_arenas(over, state.sim.replace(grid=None), after.replace(grid=None))
-        sim = small.replace(grid=after.grid)
+        sim = self._simulated(rules, state, decision, noise)
         mechs = sim.mechs
 
         # Messages, zone, end of the episode, rewards.
@@ -319,6 +310,20 @@ class Echelon:
             terms = jnp.where(over[:, None, None], 0.0, terms)
             paid = paid + terms.sum(-1)
         return unshared((result, step.replace(reward=paid, info=step.info.replace(term_rewards=terms))))
+
+    def _simulated(self, rules: SimRules, state: EnvState, decision: Decision, noise: Noise) -> SimState:
+        """The simulation after a decision; a finished arena stays as it is."""
+        config, sim, over = self.config, state.sim, state.episode_over
+        if chosen_kernels(self.kernels) == "native":
+            mechs = select_arenas(over, sim.mechs, decision.mechs)
+            return simulate_natively(config, rules, sim.replace(mechs=mechs), decision.commands, noise, over)
+        # In a finished arena everything is dead to the simulation, so that its grid is not edited; the rest is put back.
+        before = sim.replace(
+            mechs=decision.mechs.replace(alive=sim.mechs.alive & ~over[:, None]),
+            projectiles=sim.projectiles.replace(alive=sim.projectiles.alive & ~over[:, None]),
+        )
+        after = simulate(config, rules, before, decision.commands, noise, self.widths)
+        return select_arenas(over, sim.replace(grid=None), after.replace(grid=None)).replace(grid=after.grid)
 
     def _step(self, params: EnvParams, state: EnvState, observation: Array, components: Array) -> Step:
         """The result of a step that led to `state`; the reward is zero until it is filled in."""

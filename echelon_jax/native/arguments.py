@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jaxtyping import Array
 
 from echelon_jax.config import EnvConfig
 from echelon_jax.native.build import SOURCES
@@ -107,11 +108,18 @@ def _owner(state: SimState, group: str) -> Any:
 
 
 def arguments(
-    config: EnvConfig, rules: SimRules, state: SimState, commands: Commands, noise: Noise
+    config: EnvConfig, rules: SimRules, state: SimState, commands: Commands, noise: Noise, resting: Array
 ) -> tuple[list[jax.Array], list[jax.Array]]:
     """The arrays that are written in place, and those that are only read. A count that the state does not hold is a zero array."""
     arenas = state.tick.shape[0]
-    groups = {"mechs": state.mechs, "commands": commands, "noise": noise, "rules": rules, "tables": tables(config)}
+    groups = {
+        "arenas": {"resting": resting},
+        "mechs": state.mechs,
+        "commands": commands,
+        "noise": noise,
+        "rules": rules,
+        "tables": tables(config),
+    }
 
     def value(field: Field) -> jax.Array:
         owner = groups.get(field.group)

@@ -9,6 +9,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jaxtyping import Array, Bool
 
 from echelon_jax.config import EnvConfig
 from echelon_jax.native.arguments import arguments, numbers, with_results
@@ -55,9 +56,16 @@ def load_for_this_machine() -> None:
 
 
 def simulate_natively(
-    config: EnvConfig, rules: SimRules, state: SimState, commands: Commands, noise: Noise
+    config: EnvConfig,
+    rules: SimRules,
+    state: SimState,
+    commands: Commands,
+    noise: Noise,
+    resting: Bool[Array, " arenas"] | None = None,
 ) -> SimState:
     """One decision step of every arena as one call: what `sim.step.simulate` does, for any number of arenas.
+
+    An arena of `resting` stays as it is. To put it back after the call instead, the whole state would have to be copied before it.
 
     Integers are those of the JAX code; floats may differ in the last bits, as sine and cosine do. Under `vmap` the batches are
     played side by side, or one after the other where the rules differ between them.
@@ -66,7 +74,9 @@ def simulate_natively(
         CannotBuild: if the library cannot be built on this machine.
     """
     load_for_this_machine()
-    return _for_any_batch(config)(rules, state, commands, noise)
+    if resting is None:
+        resting = jnp.zeros(state.tick.shape, bool)
+    return _for_any_batch(config)(rules, state, commands, noise, resting)
 
 
 @cache
@@ -92,8 +102,10 @@ def _for_any_batch(config: EnvConfig) -> Any:
     return call
 
 
-def _call(config: EnvConfig, rules: SimRules, state: SimState, commands: Commands, noise: Noise) -> SimState:
-    written, read = arguments(config, rules, state, commands, noise)
+def _call(
+    config: EnvConfig, rules: SimRules, state: SimState, commands: Commands, noise: Noise, resting: Array
+) -> SimState:
+    written, read = arguments(config, rules, state, commands, noise, resting)
     call = jax.ffi.ffi_call(
         _TARGET,
         [jax.ShapeDtypeStruct(array.shape, array.dtype) for array in written],

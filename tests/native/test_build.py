@@ -46,7 +46,8 @@ def test_every_array_has_the_type_and_the_rows_that_the_native_code_reads(config
     clean, _ = sanitise(config, action_layout(config), jax.numpy.asarray(case.actions))
     decision = actions_of(config).decide(config, case.state, clean)
     state = case.state.sim.replace(mechs=decision.mechs)
-    written, read = arguments(config, sim_rules(config), state, decision.commands, case.noise)
+    resting = case.state.episode_over
+    written, read = arguments(config, sim_rules(config), state, decision.commands, case.noise, resting)
     of_arenas, shared = read[: len(fields("INPUT"))], read[len(fields("INPUT")) :]
     for field, array in zip(
         (*fields("STATE"), *fields("INPUT"), *fields("SHARED")), [*written, *of_arenas, *shared], strict=True

@@ -100,6 +100,17 @@ def test_what_is_handed_over_stays_as_it_was():
     assert unequal(jax.device_get(state), before) == []
 
 
+def test_a_resting_arena_stays_as_it_is_and_the_others_play_on():
+    given, rules = inputs(REVISED, 40), sim_rules(REVISED)
+    resting = np.arange(40) % 3 == 1
+    some = jax.device_get(native(REVISED)(rules, *given, jnp.asarray(resting)))
+    everyone = jax.device_get(native(REVISED)(rules, *given))
+    still, playing = np.flatnonzero(resting), np.flatnonzero(~resting)
+    assert unequal(rows(some, still), rows(jax.device_get(given[0]), still)) == []
+    assert unequal(rows(some, playing), rows(everyone, playing)) == []
+    assert (rows(everyone, still).tick != rows(some, still).tick).all()
+
+
 @pytest.mark.parametrize("first", [0, 1])
 def test_every_other_switch_alone_gives_the_game_of_the_jax_code(first):
     """The presets have all switches on or all off; here each is on while its neighbours are off, and the other way round."""

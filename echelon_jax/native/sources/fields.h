@@ -64,8 +64,9 @@
   F(int32_t, state, lost_shots)              \
   F(int32_t, state, lost_clouds)
 
-// Only read: one row an arena (sim/state.py, sim/noise.py). fire_order and wreck are empty without the switch fair_order.
+// Only read: one row an arena (sim/state.py, sim/noise.py). A resting arena stays as it is. fire_order and wreck are empty without the switch fair_order.
 #define ECHELON_INPUT(F)          \
+  F(bool, arenas, resting)        \
   F(int32_t, mechs, focus)        \
   F(bool, mechs, ecm_on)          \
   F(bool, mechs, eccm_on)         \

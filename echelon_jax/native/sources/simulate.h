@@ -22,6 +22,7 @@ HD void clear_tally(const Arena& a) {
 
 HD void simulate(const Batch& batch, int64_t index) {
   const Arena a(batch, index);
+  if (*a.arenas_resting) return;
   const int n = a.n.mechs, ams = a.n.heavies * a.n.rings * a.n.packs;
   clear_tally(a);
   for (int substep = 0; substep < a.n.substeps; ++substep) {
