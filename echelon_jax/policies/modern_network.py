@@ -26,7 +26,7 @@ from echelon_jax.policies.distributions import LOG_STD_RANGE
 from echelon_jax.policies.factored import MASKED_LOGIT, Factored
 from echelon_jax.policies.features import Features, Observation
 from echelon_jax.policies.heads import CATEGORICAL, GAUSSIAN, Heads
-from echelon_jax.policies.lstm import lstm_step
+from echelon_jax.policies.lstm import lstm_sequence, lstm_step
 from echelon_jax.policies.network import Carry, Params
 from echelon_jax.policies.structure import Slots, Structure
 from echelon_jax.rules.mechs import CLASS_NAMES, PACK_CLASSES
@@ -172,6 +172,12 @@ class ModernModule(nn.Module):
     def cell(self, carry: Carry, x: Float32[Array, "arenas mechs hidden"], reset: Bool[Array, "arenas mechs"]) -> Carry:
         """Return the memory after reading x; where `reset` it starts from zeros."""
         return lstm_step(self.kernel_lstm, self.bias_lstm, carry, x, reset)
+
+    def memory(
+        self, carry: Carry, x: Float32[Array, "time arenas mechs hidden"], reset: Bool[Array, "time arenas mechs"]
+    ) -> tuple[Carry, Float32[Array, "time arenas mechs lstm"]]:
+        """Return the memory after a stored sequence, and the hidden state of every step."""
+        return lstm_sequence(self.kernel_lstm, self.bias_lstm, carry, x, reset)
 
     # -- After it ----------------------------------------------------------------------------------------------------------
 
@@ -324,12 +330,7 @@ class ModernNetwork:
     ) -> tuple[Factored, Float32[Array, "time arenas mechs"]]:
         """Run a stored sequence from its first memory. It gives what `apply` gives step by step, with only the LSTM in a scan."""
         x, targets, alive = self._encode(params, observation)
-
-        def step(carry: Carry, now: tuple[Array, Array]) -> tuple[Carry, Array]:
-            carry = self._rows("cell", params, 1, carry, *now)
-            return carry, carry.h
-
-        _, h = jax.lax.scan(step, carry, (x, reset))
+        h = self._memory(params, carry, x, reset)[1]
         return self._after(params, h, targets, alive, observation.action_mask)
 
     def final_carry(
@@ -337,7 +338,7 @@ class ModernNetwork:
     ) -> Carry:
         """Return the memory after a stored sequence."""
         x, _, _ = self._encode(params, observation)
-        return jax.lax.scan(lambda c, now: (self._rows("cell", params, 1, c, *now), None), carry, (x, reset))[0]
+        return self._memory(params, carry, x, reset)[0]
 
     def _call(self, method: str, params: Params, *inputs: Any) -> Any:
         return self.module.apply({"params": params}, *inputs, method=method)
@@ -346,6 +347,17 @@ class ModernNetwork:
         own, shared = observation.own, observation.shared
         lead = own.ndim - 2
         return self._by_class(lambda p, rows: self._call("encode", p, Observation(rows, shared)), params, lead, own)
+
+    def _memory(self, params: Params, carry: Carry, x: Array, reset: Array) -> tuple[Carry, Array]:
+        """The memory after a sequence and every hidden state, whose axis of mechs is 2: the memory is given one of length 1 for time."""
+
+        def of(params: Params, x: Array, reset: Array, carry: Carry) -> tuple[Carry, Array]:
+            first = jax.tree.map(lambda leaf: leaf[0], carry)
+            last, h = self._call("memory", params, first, x, reset)
+            return jax.tree.map(lambda leaf: leaf[None], last), h
+
+        last, h = self._by_class(of, params, 2, x, reset, jax.tree.map(lambda leaf: leaf[None], carry))
+        return jax.tree.map(lambda leaf: leaf[0], last), h
 
     def _after(
         self, params: Params, h: Array, targets: Array, alive: Array, action_mask: Any

@@ -23,7 +23,7 @@ from jaxtyping import Array, Bool, Float32, Key
 
 from echelon_jax.policies.distributions import LOG_STD_RANGE, SquashedGaussian
 from echelon_jax.policies.features import Features, Observation
-from echelon_jax.policies.lstm import lstm_step
+from echelon_jax.policies.lstm import lstm_sequence, lstm_step
 from echelon_jax.policies.network import Carry, Params
 
 
@@ -81,6 +81,12 @@ class ActorCriticLSTM(nn.Module):
     def cell(self, carry: Carry, x: Float32[Array, "arenas mechs hidden"], reset: Bool[Array, "arenas mechs"]) -> Carry:
         """Return the memory after reading x; where `reset` it starts from zeros (docs/spec/learner.md 2.3)."""
         return lstm_step(self.kernel_lstm, self.bias_lstm, carry, x, reset)
+
+    def memory(
+        self, carry: Carry, x: Float32[Array, "time arenas mechs hidden"], reset: Bool[Array, "time arenas mechs"]
+    ) -> tuple[Carry, Float32[Array, "time arenas mechs lstm"]]:
+        """Return the memory after a stored sequence, and the hidden state of every step."""
+        return lstm_sequence(self.kernel_lstm, self.bias_lstm, carry, x, reset)
 
     def heads(self, y: Float32[Array, "*batch lstm"]) -> tuple[SquashedGaussian, Float32[Array, "*batch"]]:
         """Return the distribution of actions and the value (in units of the return statistics)."""
@@ -170,20 +176,14 @@ class OriginalNetwork:
     ) -> tuple[SquashedGaussian, Float32[Array, "time arenas mechs"]]:
         """Run a stored sequence from its first memory. It gives what `apply` gives step by step, with only the LSTM in a scan."""
         x = self._call("encode", params, observation)
-
-        def step(carry: Carry, now: tuple[Array, Array]) -> tuple[Carry, Array]:
-            carry = self._call("cell", params, carry, *now)
-            return carry, carry.h
-
-        _, y = jax.lax.scan(step, carry, (x, reset))
-        return self._call("heads", params, y)
+        return self._call("heads", params, self._call("memory", params, carry, x, reset)[1])
 
     def final_carry(
         self, params: Params, carry: Carry, observation: Observation, reset: Bool[Array, "time arenas mechs"]
     ) -> Carry:
         """Return the memory after a stored sequence."""
         x = self._call("encode", params, observation)
-        return jax.lax.scan(lambda c, now: (self._call("cell", params, c, *now), None), carry, (x, reset))[0]
+        return self._call("memory", params, carry, x, reset)[0]
 
     def clip_params(self, params: Params) -> Params:
         """Return the parameters with log-std clipped to its range. Outside the range it would have no gradient and stay there."""
