@@ -1,7 +1,7 @@
 """The LSTM that both networks share: one step of it, and a stored sequence with a backward pass of its own.
 
-A scan that JAX differentiates keeps some fourteen arrays of every step. This one keeps three, and computes the gates again. Products
-stay inside the scan, where what they read and write fits into a CPU's cache: as one product before or after it they are slower.
+A scan that JAX differentiates keeps some fourteen arrays of every step. This one keeps three, and computes the gates again.
+Products stay inside the scan, where what they read and write fits into a CPU's cache: as one before or after it they are slower.
 """
 
 from __future__ import annotations

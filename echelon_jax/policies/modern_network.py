@@ -349,7 +349,7 @@ class ModernNetwork:
         return self._by_class(lambda p, rows: self._call("encode", p, Observation(rows, shared)), params, lead, own)
 
     def _memory(self, params: Params, carry: Carry, x: Array, reset: Array) -> tuple[Carry, Array]:
-        """The memory after a sequence and every hidden state, whose axis of mechs is 2: the memory is given one of length 1 for time."""
+        """The memory after a sequence, and every hidden state."""  # inside, memories get an axis of time, so that mechs are axis 2
 
         def of(params: Params, x: Array, reset: Array, carry: Carry) -> tuple[Carry, Array]:
             first = jax.tree.map(lambda leaf: leaf[0], carry)
