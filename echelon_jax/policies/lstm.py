@@ -93,11 +93,11 @@ def _backward(kept: Any, given: tuple[Carry, Array]) -> tuple[Array, Array, Carr
         d_x, d_h = jnp.split(d_sums @ transposed, [hidden], -1)
         read = jnp.concatenate([x, h], -1).reshape(-1, kernel.shape[0])
         rows = d_sums.reshape(-1, kernel.shape[1])
-        return (_from_zeros(Carry(d_c * f, d_h), reset), d_kernel + read.T @ rows, d_bias + rows.sum(0)), d_x
+        return (_from_zeros(Carry(d_c * f, d_h), reset), d_kernel + read.T @ rows, d_bias + d_sums), d_x
 
-    none = given[0], jnp.zeros_like(kernel), jnp.zeros_like(kernel[0])
+    none = given[0], jnp.zeros_like(kernel), jnp.zeros_like(sums[0])
     (d_carry, d_kernel, d_bias), d_x = jax.lax.scan(step, none, (given[1], x, reset, h, c, sums), reverse=True)
-    return d_kernel, d_bias, d_carry, d_x, None
+    return d_kernel, d_bias.sum((0, 1)), d_carry, d_x, None
 
 
 lstm_sequence.defvjp(_forward, _backward)
