@@ -45,7 +45,6 @@ EARLIER = {
     "after_death_ramp": 30,
     "average_decay": 0.0,
     "teacher": "",
-    "reward_shutdown": None,
 }
 # The original's network with the numbers that suited it best.
 ORIGINAL_NETWORK = {

@@ -67,18 +67,15 @@ def check_curriculum(config: TrainConfig, env_config: EnvConfig) -> None:
 
 
 def preset_for(name: str, env_config: EnvConfig, **overrides: Any) -> TrainConfig:
-    """Return a preset for a game. What the preset says of the reward is left out where it does not fit the game or the overrides.
+    """Return a preset for a game, without its curriculum where that does not fit the game or the overrides.
 
-    A curriculum does not fit if it changes a weight that the game's reward does not have, or one that the overrides set; a
-    weight does not fit if the reward does not have it.
+    It does not fit if it changes a weight that the game's reward does not have, or one that the overrides set.
 
     Raises:
         ValueError: there is no preset of that name.
     """
     config = TrainConfig.preset(name, **overrides)
     has = {f"reward_{field.name}" for field in dataclasses.fields(reward_of(env_config).weights_type)}
-    foreign: dict[str, Any] = dict.fromkeys({f"reward_{weight}" for weight in REWARD_WEIGHTS} - has - set(overrides))
-    config = dataclasses.replace(config, **foreign)
     if "curriculum" in overrides:
         return config
     changed = {number for stage in parse(config.curriculum) for number in stage.values} - {"fire"}
