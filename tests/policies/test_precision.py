@@ -4,6 +4,7 @@ import jax
 import jax.numpy as jnp
 import pytest
 from helpers.fake_env import CountingAgent, FakeEnv
+from helpers.jaxprs import equations
 from helpers.small_runs import PARAMS, TRAIN
 
 from echelon_jax.evaluation.players import PolicyNumbers, PolicyPlayer
@@ -17,15 +18,7 @@ EXACT = jax.lax.Precision.HIGHEST
 
 def precisions(jaxpr):
     """The precision of every product of a program, loops and branches included."""
-    found = []
-    for equation in jaxpr.eqns:
-        if equation.primitive.name == "dot_general":
-            found.append(equation.params["precision"])
-        for value in jax.tree.leaves(list(equation.params.values()), is_leaf=lambda v: hasattr(v, "eqns")):
-            inner = getattr(value, "jaxpr", value)
-            if hasattr(inner, "eqns"):
-                found += precisions(inner)
-    return found
+    return [e.params["precision"] for e in equations(jaxpr) if e.primitive.name == "dot_general"]
 
 
 def learner(precision):

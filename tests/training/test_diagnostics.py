@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 import types
 
@@ -9,14 +10,24 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from helpers.jaxprs import equations
 
 from echelon_jax.config import EnvConfig
+from echelon_jax.gpu.programs import update_program
 from echelon_jax.policies.features import Observation
 from echelon_jax.policies.registry import make_network
 from echelon_jax.rules.mechs import CLASS_NAMES
 from echelon_jax.training import loss, ppo, vector
 from echelon_jax.training.config import TrainConfig
-from echelon_jax.training.diagnostics import dead_units, gradient_parts, in_rollout, part_norms, worst_of, worst_ratios
+from echelon_jax.training.diagnostics import (
+    dead_units,
+    gradient_parts,
+    in_rollout,
+    largest_in,
+    part_norms,
+    worst_of,
+    worst_ratios,
+)
 
 T, ARENAS, TEAM, HEADS, RAW, CHUNKS = 6, 4, 2, 3, 2, 3
 
@@ -128,3 +139,17 @@ def test_the_modern_network_shows_every_relu_layer_and_a_bias_can_kill_one() -> 
     layers = [name for name in params if name.endswith("_layer") or name.startswith(("slot_layers", "plane_layers"))]
     assert set(found) == set(layers) - {"head_layer", "pointer_layer", "value_layer"}
     assert float(found["self_layer"]) == 1.0 and float(found["trunk_layer"]) < 1.0
+
+
+@pytest.mark.parametrize(("rows", "columns", "k"), [(6, 40, 8), (40, 6, 8), (3, 2, 6), (1, 9, 4)])
+def test_the_largest_numbers_are_found_with_the_first_of_equals_first(rows: int, columns: int, k: int) -> None:
+    numbers = np.random.default_rng(0).integers(0, 9, (rows, columns)).astype(np.float32)  # many are equal
+    expected = np.argsort(-numbers.ravel(), kind="stable")[:k]
+    np.testing.assert_array_equal(jax.jit(largest_in, static_argnums=1)(numbers, k), expected)
+
+
+def test_an_update_of_the_gpu_preset_searches_no_more_than_xla_can_split() -> None:
+    made = update_program(EnvConfig(), dataclasses.replace(TrainConfig.gpu(), devices=1))
+    program = made.function.trace(*made.arguments).jaxpr  # type: ignore[attr-defined]
+    lengths = [e.invars[0].aval.shape[-1] for e in equations(program) if e.primitive.name == "top_k"]
+    assert lengths and max(lengths) < 2**20
