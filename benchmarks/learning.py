@@ -6,12 +6,12 @@
     python benchmarks/learning.py long --games 200
     python benchmarks/learning.py goal --seeds 0 1 2 3 4 --games 400
 
-Trains one run per variant and seed: goal with the `cpu` preset as it is, networks and rules with that of earlier versions (60
+Trains one run per variant and seed: goal and rules with the `cpu` preset as it is, networks with that of earlier versions (60
 updates), long with three times those updates, ablations as smaller runs on 28x28 maps. Then it plays evaluation
 games of the untrained and of the trained policy against the scripted opponent at its full fire rate, on maps that training never
 saw, both sides of each, under the rules it was trained with. Every finished run is kept under --work, so that a comparison that
 was cut off goes on where it stopped, and `--variant NAME` lets several processes share one. Writes NAME.json, NAME.png and NAME.md
-into --out once all runs are there. `goal --runs RUN ...` takes finished runs of the preset that `echelon train` made.
+into --out once all runs are there. `goal --runs RUN ...`, and `rules` so, take finished runs that `echelon train` made.
 """
 
 from __future__ import annotations
@@ -84,12 +84,14 @@ COMPARISONS: dict[str, dict[str, tuple[dict[str, Any], str]]] = {
         "mean_pooling": ({**SMALL, "attention": False}, "revised"),
         "share_after_death": ({**SMALL, "after_death": 1.0}, "revised"),
     },
-    "rules": {"revised": (ORIGINAL_NETWORK, "revised"), "original": (ORIGINAL_NETWORK, "original")},
+    "rules": {"revised": ({}, "revised"), "original": ({}, "original")},
     "long": {"modern": (LONG, "revised")},
     "goal": {"modern": ({}, "revised")},
 }
 PRESETS = {"networks": "cpu", "ablations": "smoke", "rules": "cpu", "long": "cpu", "goal": "cpu"}
-MESSAGES = {"goal": 0}  # numbers in a message by comparison; the others were made with those of the original
+# Numbers in a message by rules, in what is compared with today's presets; the others were made with those of the original.
+MESSAGES = {"revised": 0, "original": 8}
+TODAY = ("goal", "rules")  # comparisons of today's presets, whose runs may also come from `echelon train`
 SIZES = {"smoke": 28, "cpu": 40}  # edge of the map by preset, in voxels
 TITLES = {
     "networks": "The modern network against the original's",
@@ -126,17 +128,23 @@ def untrained(config: Any, env_config: Any) -> Any:
     return Policy(network, params, moments, config, env_config, update=0, extra={})
 
 
+def game_of(preset: str, rules: str, comm_dim: int) -> Any:
+    """The game of a preset under a rule set."""
+    from echelon_jax.config import EnvConfig
+
+    make = EnvConfig.revised if rules == "revised" else EnvConfig.original
+    return make(size_x=SIZES[preset], size_y=SIZES[preset], comm_dim=comm_dim)
+
+
 def run_seed(
     seed: int, preset: str, overrides: dict[str, Any], rules: str, comm_dim: int, games: int, folder: Path
 ) -> dict[str, Any]:
     """Train one seed of a variant and evaluate it before and after."""
-    from echelon_jax.config import EnvConfig
     from echelon_jax.runs.runner import Runner
-    from echelon_jax.training.config import TrainConfig
+    from echelon_jax.training.reward_weights import preset_for
 
-    make = EnvConfig.revised if rules == "revised" else EnvConfig.original
-    env_config = make(size_x=SIZES[preset], size_y=SIZES[preset], comm_dim=comm_dim)
-    config = TrainConfig.preset(preset, **{"validation_every": 0, **overrides, "seed": seed}).validate()
+    env_config = game_of(preset, rules, comm_dim)
+    config = preset_for(preset, env_config, **{"validation_every": 0, **overrides, "seed": seed}).validate()
     resume = (folder / "checkpoints").exists()
     Runner(folder, config, env_config, resume=resume).train()
     before = judged(untrained(config, env_config), games)
@@ -167,21 +175,30 @@ def measured(folder: Path, games: int) -> dict[str, Any]:
     return {"seed": policy.config.seed, "cpu_seconds": cpu, "wall_seconds": wall, "curve": curve, "trained": trained}
 
 
-def given_run(folder: Path, preset: str, games: int) -> dict[str, Any]:
-    """What a run of the preset did that `echelon train` made.
+def given_run(folder: Path, preset: str, games: int, variants: dict[str, str]) -> tuple[str, dict[str, Any]]:
+    """The variant of a run of the preset that `echelon train` made, and what it did.
+
+    Args:
+        variants: rules by variant.
 
     Raises:
-        SystemExit: it is no finished run of the preset.
+        SystemExit: it is no finished run of the preset under one of the rules.
     """
     from echelon_jax.runs.checkpoint import CheckpointError, load_policy
-    from echelon_jax.training.config import TrainConfig
+    from echelon_jax.training.reward_weights import preset_for
 
     try:
         policy = load_policy(folder)
     except CheckpointError as error:
         raise SystemExit(f"runs must be runs of `echelon train`: {error}") from error
+    games_of = {name: game_of(preset, rules, MESSAGES[rules]) for name, rules in variants.items()}
+    names = [name for name, game in games_of.items() if game == policy.env_config]
+    if not names:
+        raise SystemExit(
+            f"runs must be of the {preset} preset's game, {' or '.join(variants.values())}, and {folder} is not"
+        )
     free = ("seed", "devices", "kernels", "validation_every", "validation_games", "validation_opponents", "guard")
-    want, have = TrainConfig.preset(preset), policy.config
+    want, have = preset_for(preset, policy.env_config), policy.config
     other = [
         f.name
         for f in dataclasses.fields(want)
@@ -195,7 +212,7 @@ def given_run(folder: Path, preset: str, games: int) -> dict[str, Any]:
     if not file.exists():
         print(f"{folder}: {games} games", flush=True)
         file.write_text(json.dumps(measured(folder, games)))
-    return dict(json.loads(file.read_text()))
+    return names[0], dict(json.loads(file.read_text()))
 
 
 def draw(variants: dict[str, list[dict[str, Any]]], path: Path) -> None:
@@ -319,7 +336,11 @@ def main() -> None:
     parser.add_argument("--out", type=Path, default=Path("docs/results"))
     parser.add_argument("--work", type=Path, default=Path("runs/learning"))
     parser.add_argument(
-        "--runs", type=Path, nargs="+", default=[], help="goal: these runs of `echelon train` instead of new ones"
+        "--runs",
+        type=Path,
+        nargs="+",
+        default=[],
+        help="goal, rules: these runs of `echelon train` instead of new ones",
     )
     parser.add_argument("--threads", type=int, help="XLA's; by default 1, and XLA's own choice for goal")
     args = parser.parse_args()
@@ -330,17 +351,23 @@ def main() -> None:
     from echelon_jax.runs.description import git_revision
     from echelon_jax.training.config import TrainConfig
 
-    if args.runs and not goal:
-        parser.error("--runs goes with goal only: the other comparisons train what they compare")
+    if args.runs and args.comparison not in TODAY:
+        parser.error("--runs goes with goal and rules only: the other comparisons train what they compare")
     wanted = COMPARISONS[args.comparison]
     more = {} if args.updates is None else {"updates": args.updates}
     found: dict[str, list[dict[str, Any]]] = {}
     if args.runs:
-        found = {"modern": [given_run(folder, preset, args.games) for folder in args.runs]}
-        args.seeds, wanted = [run["seed"] for run in found["modern"]], {}
+        for folder in args.runs:
+            name, run = given_run(folder, preset, args.games, {name: rules for name, (_, rules) in wanted.items()})
+            found.setdefault(name, []).append(run)
+        seeds = {name: sorted(run["seed"] for run in runs) for name, runs in found.items()}
+        if set(found) != set(wanted) or len(set(map(tuple, seeds.values()))) != 1:
+            parser.error(f"--runs must be the same seeds of {' and '.join(wanted)}, got {seeds}")
+        found = {name: sorted(found[name], key=lambda run: run["seed"]) for name in wanted}
+        args.seeds, wanted = next(iter(seeds.values())), {}
     for name, (overrides, rules) in wanted.items():
         overrides = {**overrides, **more}
-        comm_dim = MESSAGES.get(args.comparison, 8)
+        comm_dim = MESSAGES[rules] if args.comparison in TODAY else MESSAGES["original"]
         config = dataclasses.asdict(TrainConfig.preset(preset, **overrides))  # a preset changes from version to version
         changes = json.dumps({**config, "comm_dim": comm_dim}, sort_keys=True)
         mark = hashlib.sha256(changes.encode()).hexdigest()[:12]
@@ -359,7 +386,7 @@ def main() -> None:
     seeds = " ".join(map(str, args.seeds))
     updates = "" if args.updates is None else f" --updates {args.updates}"
     games = "" if args.games == GAMES else f" --games {args.games}"
-    which = f"--runs {' '.join(f'SEED{seed}' for seed in args.seeds)}" if args.runs else f"--seeds {seeds}{updates}"
+    which = f"--runs {' '.join('RUN' for _ in args.runs)}" if args.runs else f"--seeds {seeds}{updates}"
     command = f"python benchmarks/learning.py {args.comparison} {which}{games}"
     report = {"preset": preset, "commit": git_revision(), "games": args.games, "command": command, "variants": found}
     args.out.mkdir(parents=True, exist_ok=True)
