@@ -349,8 +349,9 @@ class ModernNetwork:
         return self._by_class(lambda p, rows: self._call("encode", p, Observation(rows, shared)), params, lead, own)
 
     def _memory(self, params: Params, carry: Carry, x: Array, reset: Array) -> tuple[Carry, Array]:
-        """The memory after a sequence, and every hidden state."""  # inside, memories get an axis of time, so that mechs are axis 2
+        """The memory after a sequence, and every hidden state."""
 
+        # With an axis of time in front, the mechs of a memory are axis 2 as those of the inputs are.
         def of(params: Params, x: Array, reset: Array, carry: Carry) -> tuple[Carry, Array]:
             first = jax.tree.map(lambda leaf: leaf[0], carry)
             last, h = self._call("memory", params, first, x, reset)
