@@ -31,8 +31,9 @@ gpu-compile: $(VENV)/.run
 	ECHELON_GPU_COMPILE=$(GPU_COMPILE) $(BIN)/python -m echelon_jax.gpu.target --check || \
 	  $(BIN)/python -m pip install -q --no-deps --upgrade --target $(GPU_COMPILE) $$($(BIN)/python -m echelon_jax.gpu.target)
 
+# With the variable, arrays of megabytes lie in huge pages where Linux gives them on request; without glibc it does nothing.
 train: $(VENV)/.run
-	$(BIN)/python train.py --preset cpu --kernels auto $(TRAIN)
+	GLIBC_TUNABLES=glibc.malloc.hugetlb=1 $(BIN)/python train.py --preset cpu --kernels auto $(TRAIN)
 
 train-gpu: $(VENV)/.cuda
 	$(BIN)/python train.py --preset gpu $(TRAIN)

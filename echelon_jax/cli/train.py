@@ -38,7 +38,7 @@ class TrainCommand:
     """Train a recurrent policy against an opponent, save it, and play evaluation games at the end."""
 
     preset: str | None = None
-    """`smoke` (seconds), `cpu` (the default, some seven minutes on two cores, native) or `gpu`."""
+    """`smoke` (seconds), `cpu` (the default, some six minutes on two cores, native) or `gpu`."""
     config: Path | None = None
     """Use the configuration of a run, RUN/config.json, instead of a preset; other flags override single fields."""
     game: tyro.conf.OmitArgPrefixes[GameFlags] = dataclasses.field(default_factory=GameFlags)

@@ -287,7 +287,7 @@ class TrainConfig:
 
     @classmethod
     def cpu(cls, **overrides: Any) -> TrainConfig:
-        """Some seven minutes on two cores with native kernels, on 40 x 40 maps, five mechs a side (docs/results/learning.md)."""
+        """Some six minutes on two cores with native kernels, on 40 x 40 maps, five mechs a side (docs/results/learning.md)."""
         sizes: dict[str, Any] = {"arenas": 64, "devices": 0, "rollout_steps": 128, "updates": 180}
         # So that a team does not learn 128 maps by heart: one that won 99 % of its training games on them won 96 % on others.
         worlds: dict[str, Any] = {"bank_size": 128, "bank_swap_every": 10, "bank_swap_size": 16}
