@@ -58,7 +58,7 @@ def lstm_sequence(
 ) -> tuple[Carry, Float32[Array, "time arenas mechs lstm"]]:
     """Return the memory after a sequence and the hidden state of every step: what `lstm_step` gives one by one.
 
-    It can be differentiated backwards, once, by everything but `reset`.
+    `kernel` and `bias` are those of `lstm_step`. It can be differentiated backwards, once, by everything but `reset`.
     """
     return _forward(kernel, bias, carry, x, reset)[0]
 
@@ -75,7 +75,10 @@ def _forward(kernel: Array, bias: Array, carry: Carry, x: Array, reset: Array) -
 
 
 def _backward(kept: Any, given: tuple[Carry, Array]) -> tuple[Array, Array, Carry, Array, None]:
-    """Return the gradients by kernel, bias, first memory and inputs from those by the last memory and the hidden states."""
+    """Return the gradients by kernel, bias, first memory and inputs from those by the last memory and the hidden states.
+
+    Full back-propagation through time (Graves and Schmidhuber 2005, without peepholes): the chain rule of `_step`.
+    """
     kernel, first, x, reset, h, c, sums = kept
     transposed, hidden = kernel.T, x.shape[-1]
     h = jnp.where(reset[..., None], 0.0, jnp.concatenate([first[None], h[:-1]]))

@@ -5,7 +5,7 @@ import pytest
 from echelon_jax.config import EnvConfig
 from echelon_jax.training.config import TrainConfig
 from echelon_jax.training.curriculum import NAMES, REWARD_WEIGHTS, parse, values_at
-from echelon_jax.training.reward_weights import preset_for
+from echelon_jax.training.reward_weights import preset_for, reward_weights
 
 TEXT = "0 fire=0.2; 100 fire=0.6 reward_zone=0.3; 300 fire=1"
 
@@ -102,3 +102,13 @@ def test_a_preset_keeps_its_curriculum_only_where_the_game_pays_what_it_changes_
     assert preset_for("cpu", revised, reward_loss=-4.0).curriculum == ""
     assert preset_for("cpu", original).curriculum == ""
     assert preset_for("cpu", original, curriculum="0 fire=0.5").curriculum == "0 fire=0.5"
+
+
+def test_a_price_for_shutdowns_goes_with_the_curriculum_or_alone_and_is_refused_where_the_game_does_not_pay_by_it():
+    revised, original = EnvConfig(), EnvConfig.original()
+    assert values_at(parse(preset_for("cpu", revised).curriculum), 100)["reward_shutdown"] == -1.0
+    assert preset_for("cpu", revised, reward_shutdown=-2.0).curriculum == ""
+    assert preset_for("cpu", original).reward_shutdown is None
+    named = preset_for("cpu", original, reward_shutdown=-2.0)
+    with pytest.raises(ValueError, match="reward_shutdown must be left out with the original reward"):
+        reward_weights(named, original)
