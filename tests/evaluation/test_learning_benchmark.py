@@ -59,6 +59,6 @@ def test_one_variant_or_one_seed_has_no_differences() -> None:
 def test_a_run_of_another_game_is_refused_in_a_sentence() -> None:
     stored = ROOT / "tests" / "data" / "checkpoints" / "format4"
     with pytest.raises(
-        SystemExit, match="runs must be of the cpu preset's game, revised or original, and .*format4 is not"
+        SystemExit, match=r"runs must be of the cpu preset's game, revised or original, and .*format4 is not"
     ):
         TOOL["given_run"](stored, "cpu", 10, {"revised": "revised", "original": "original"})
