@@ -1,4 +1,6 @@
-"""Compiler options: the installed XLA knows them, and one that it does not know is left out."""
+"""How programs are compiled: the installed XLA knows the options, one that it does not know is left out, the collector rests."""
+
+import gc
 
 import jax
 import numpy as np
@@ -37,3 +39,20 @@ def test_an_unknown_option_is_left_out():
 def test_other_devices_get_none(monkeypatch):
     monkeypatch.setattr(jax, "default_backend", lambda: "gpu")
     assert compiling.for_long_runs() == {}
+
+
+def test_the_collector_rests_meanwhile_and_runs_again_after_an_error():
+    with pytest.raises(KeyError), compiling.without_collection():
+        assert not gc.isenabled()
+        raise KeyError
+    assert gc.isenabled()
+
+
+def test_a_collector_that_was_off_stays_off():
+    gc.disable()
+    try:
+        with compiling.without_collection():
+            assert not gc.isenabled()
+        assert not gc.isenabled()
+    finally:
+        gc.enable()

@@ -138,6 +138,7 @@ def update(
 
         return jax.tree.map(choose, anew, stored)
 
+    @jax.jit  # traced once, though `leave` asks for its shapes
     def do(
         params: Params, state: Any, part: Int32[Array, " some"], step_key: Array
     ) -> tuple[Params, Any, UpdateMetrics]:

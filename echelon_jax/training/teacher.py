@@ -109,6 +109,7 @@ class Teacher:
         """Return the teacher's memory and the raw actions of what it would do for every mech; zeros once it does not teach."""
         scout = jnp.asarray(np.asarray(roster(self.config.num_packs).mech_class) == SCOUT)
 
+        @jax.jit  # traced once, though its shape is asked for first
         def act() -> tuple[Any, Array]:
             memory, actions = let_act(self.agent, env_params, self.params, teacher_state, state, observation, keys)
             graded, taught = self._entries

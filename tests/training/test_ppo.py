@@ -251,6 +251,22 @@ def test_after_too_large_a_kl_the_rest_of_the_update_is_left_out():
     assert all(np.allclose(a, b, atol=1e-6) for a, b in zip(jax.tree.leaves(params), jax.tree.leaves(plain)))
 
 
+def test_a_gradient_step_is_traced_once(monkeypatch):
+    """Tracing it takes a second with the default network, and whoever leaves it out needs its shapes."""
+    traced, plain = [], OriginalNetwork.unroll
+    monkeypatch.setattr(OriginalNetwork, "unroll", lambda *given: traced.append(1) or plain(*given))
+    config = dataclasses.replace(CONFIG, target_kl=0.02)
+    schedule = ppo.UpdateSchedule(jnp.float32(1e-2), WEIGHTS.entropy)
+    carries = jax.tree.map(lambda x: x[None], CARRY)
+
+    def run(params, batch):
+        given = NETWORK, config, OPTIMIZER, schedule, params, OPTIMIZER.init(params), carries, batch
+        return ppo.update(*given, jax.random.key(0))
+
+    jax.make_jaxpr(run)(PARAMS, random_batch())
+    assert len(traced) == 1
+
+
 def test_a_clipped_value_pays_the_larger_of_two_errors():
     value, old, target = (jnp.asarray(x, jnp.float32) for x in ([2.0, 0.1, -1.0], [0.0, 0.0, 0.0], [3.0, 1.0, -1.0]))
     assert loss.value_terms(value, old, target, 0.0).tolist() == pytest.approx([0.5, 0.405, 0.0])

@@ -81,6 +81,21 @@ def test_a_teacher_that_does_not_teach_any_more_is_left_alone():
     assert (rollout.teacher_action == 0).all() and not after.teacher_state.any() and after.opponent_state.any()
 
 
+def test_a_teacher_is_traced_once(monkeypatch):
+    """Tracing a skilled one takes a third of a second, and whoever leaves it alone needs the shape of what it says."""
+    traced, plain = [], CountingAgent.act
+    monkeypatch.setattr(CountingAgent, "act", lambda *given: traced.append(1) or plain(*given))
+    teacher = Teacher(CONFIG, CountingAgent(), FIRE, FEATURES, skip=True)
+    env_params = fake_params()
+    state, step = jax.eval_shape(FakeEnv().reset_batch, jax.random.split(jax.random.key(0), ARENAS), env_params)
+    memory = jax.eval_shape(lambda s: teacher.init(env_params, s), state)
+    keys = jax.random.split(jax.random.key(0), ARENAS)
+    jax.eval_shape(
+        lambda *given: teacher.advise(env_params, *given, jnp.asarray(True)), memory, state, step.observation, keys
+    )
+    assert len(traced) == 1
+
+
 def test_full_throttle_is_imitated_nearly():
     @dataclasses.dataclass(frozen=True)
     class Full(CountingAgent):

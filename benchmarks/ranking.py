@@ -1,0 +1,205 @@
+"""Does a short run rank changes of the learner as the long run does? Spearman's rank correlation over some variants.
+
+    python benchmarks/ranking.py --seeds 0 1 --jobs 2
+
+Trains each variant of the `cpu` preset twice per seed: as long as the preset is, and in a quarter of its updates with all schedules
+a quarter as long (the proxy). Each run is an `echelon train` of its own on one thread, `--jobs` of them side by side. Then each
+policy plays games against `scripted` and `scripted:hard` on maps that training never saw. Its score is the mean of the two shares
+of games won. Finished runs are kept under --work, and one that was cut off goes on. Writes ranking.json and ranking.md into --out.
+"""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from scipy import stats
+
+from echelon_jax.fields import seed_argument
+from echelon_jax.training.config import TrainConfig
+from echelon_jax.training.curriculum import parse
+
+# What each variant changes in the `cpu` preset; parts of it that may matter, and some changes that should harm.
+VARIANTS: dict[str, dict[str, Any]] = {
+    "the preset": {},
+    "no teacher": {"teacher": ""},
+    "teacher to the end": {"teacher_updates": 180},
+    "no curriculum": {"curriculum": ""},
+    "rate 3e-4": {"learning_rate": 3e-4},
+    "rate 3e-3": {"learning_rate": 3e-3},
+    "entropy 0.006": {"entropy_coefficient": 0.006},
+    "one epoch": {"epochs": 1},
+}
+SHORTER = 4  # by this the proxy is shorter
+LENGTHS = ("proxy", "long")
+OPPONENTS = ("scripted", "scripted:hard")
+EVALUATION_SEED = 1000
+
+
+def shortened(config: TrainConfig, factor: int) -> TrainConfig:
+    """The same training with `1 / factor` of the updates and of every schedule that counts updates, at least one each."""
+
+    def less(updates: int) -> int:
+        return max(1, round(updates / factor)) if updates else 0
+
+    stages = parse(config.curriculum)
+    curriculum = "; ".join(
+        f"{less(stage.update)} " + " ".join(f"{name}={value:g}" for name, value in stage.values.items())
+        for stage in stages
+    )
+    counts = ("updates", "teacher_updates", "after_death_start", "after_death_ramp", "bank_swap_every", "fire_ramp")
+    return dataclasses.replace(
+        config, curriculum=curriculum, **{name: less(getattr(config, name)) for name in counts}
+    ).validate()
+
+
+def flags(config: TrainConfig) -> list[str]:
+    """The arguments of `echelon train --preset cpu` that make this configuration; only numbers and texts may differ."""
+    preset, found = TrainConfig.cpu(), []
+    for f in dataclasses.fields(config):
+        value = getattr(config, f.name)
+        if value != getattr(preset, f.name):
+            found += [f"--{f.name.replace('_', '-')}", str(value)]
+    return found
+
+
+def score(folder: Path, config: TrainConfig, games: int) -> float:
+    """Train a run unless it is finished, let its policy play unless it has, and return its score.
+
+    Raises:
+        SystemExit: one of the two commands failed; its output lies beside the run.
+    """
+    file = folder.with_name(f"{folder.name}-{games}.json")
+    environment = os.environ | {"NPROC": "1"}
+
+    def command(name: str, *arguments: str) -> str:
+        with folder.with_name(f"{folder.name}-{name}.log").open("a") as log:
+            words = [sys.executable, "-m", "echelon_jax.cli.main", name, *arguments]
+            done = subprocess.run(words, env=environment, stdout=subprocess.PIPE, stderr=log, text=True, check=False)
+            log.write(done.stdout)
+        if done.returncode:
+            raise SystemExit(f"`echelon {name}` failed; {log.name} has its output")
+        return done.stdout
+
+    if not file.exists():
+        folder.parent.mkdir(parents=True, exist_ok=True)
+        if (folder / "checkpoints").exists():
+            command("train", "--resume", str(folder), "--eval-games", "0")
+        else:
+            command("train", "--preset", "cpu", *flags(config), "--run-dir", str(folder), "--eval-games", "0")
+        played = ["--games", str(games), "--seed", str(EVALUATION_SEED), "--kernels", config.kernels, "--json"]
+        file.write_text(command("evaluate", str(folder), "--opponents", *OPPONENTS, *played))
+    against = json.loads(file.read_text())["against"]
+    return float(np.mean([against[name]["win_rate"] for name in OPPONENTS]))
+
+
+def agreement(one: Sequence[float], other: Sequence[float]) -> tuple[float, float, float]:
+    """Spearman's rank correlation of two lists of scores, its p-value, and the share of pairs that both put in one order.
+
+    The p-value is one-sided: how often a random order of the second list agrees as well or better. Ties count as half a pair.
+    """
+
+    def correlation(values: Any) -> float:
+        return float(stats.spearmanr(values, other).statistic)
+
+    test = stats.permutation_test(
+        (one,), correlation, permutation_type="pairings", alternative="greater", n_resamples=50_000, rng=0
+    )
+    above = np.triu_indices(len(one), 1)
+    orders = [np.sign(np.subtract.outer(values, values))[above] for values in (np.asarray(one), np.asarray(other))]
+    return float(test.statistic), float(test.pvalue), float(np.mean((1 + orders[0] * orders[1]) / 2))
+
+
+def page(report: dict[str, Any]) -> str:
+    """The report as a page of text."""
+    scores = report["scores"]
+    lines = [
+        "# Does a short run rank changes as the long run does?",
+        "",
+        f"`{report['command']}`: variants of the `cpu` preset ({report['updates']['long']} updates) and the proxy of each, "
+        f"{report['updates']['proxy']} updates with schedules {SHORTER} times shorter.",
+        f"A score is the mean share of {report['games']} games won against `scripted` and of as many against `scripted:hard`, on "
+        "maps that training never saw. One number per seed.",
+        "",
+        "| variant | proxy | long run |",
+        "| --- | --- | --- |",
+    ]
+    for name, found in scores.items():
+        lines.append(
+            f"| {name} | " + " | ".join(", ".join(f"{s:.1%}" for s in found[length]) for length in LENGTHS) + " |"
+        )
+    lines += [
+        "",
+        "| seeds | Spearman's rank correlation | p, one-sided | pairs in one order |",
+        "| --- | --- | --- | --- |",
+    ]
+    whole = {length: [float(np.mean(found[length])) for found in scores.values()] for length in LENGTHS}
+    rows = {"mean of all": (whole["proxy"], whole["long"])}
+    if len(report["seeds"]) > 1:
+        for number, seed in enumerate(report["seeds"]):
+            rows[f"seed {seed} alone"] = (
+                [found["proxy"][number] for found in scores.values()],
+                [found["long"][number] for found in scores.values()],
+            )
+    for name, (proxy, long) in rows.items():
+        rank, p, pairs = agreement(proxy, long)
+        lines.append(f"| {name} | {rank:.2f} | {p:.3f} | {pairs:.0%} |")
+    if report.get("commit"):
+        lines += ["", f"Commit {report['commit']}."]
+    return "\n".join(lines) + "\n"
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--seeds", type=seed_argument, nargs="+", default=[0])
+    parser.add_argument("--games", type=int, default=400, help="against each opponent")
+    parser.add_argument("--jobs", type=int, default=2, help="runs side by side, one thread each")
+    parser.add_argument("--kernels", default="native", help="what runs the simulation: native or xla")
+    parser.add_argument("--work", type=Path, default=Path("runs/ranking"))
+    parser.add_argument("--out", type=Path, default=Path("docs/results"))
+    asked = parser.parse_args()
+    from echelon_jax.runs.description import git_revision
+
+    commit = git_revision()
+    jobs: dict[tuple[str, int, str], tuple[Path, TrainConfig]] = {}
+    for seed in asked.seeds:
+        for length in LENGTHS:
+            for name, changes in VARIANTS.items():
+                long = TrainConfig.cpu(seed=seed, devices=1, validation_every=0, kernels=asked.kernels, **changes)
+                config = long.validate() if length == "long" else shortened(long, SHORTER)
+                folder = asked.work / length / f"{name.replace(' ', '-')}-seed{seed}"
+                jobs[name, seed, length] = (folder, config)
+    with ThreadPoolExecutor(asked.jobs) as pool:
+        running = {key: pool.submit(score, *job, asked.games) for key, job in jobs.items()}
+        for key, future in running.items():
+            print(*key, f"{future.result():.1%}", flush=True)
+    scores = {
+        name: {length: [running[name, seed, length].result() for seed in asked.seeds] for length in LENGTHS}
+        for name in VARIANTS
+    }
+    report = {
+        "command": f"python benchmarks/ranking.py --seeds {' '.join(map(str, asked.seeds))}",
+        "commit": commit,
+        "games": asked.games,
+        "seeds": asked.seeds,
+        "updates": {"long": TrainConfig.cpu().updates, "proxy": shortened(TrainConfig.cpu(), SHORTER).updates},
+        "scores": scores,
+    }
+    asked.out.mkdir(parents=True, exist_ok=True)
+    (asked.out / "ranking.json").write_text(json.dumps(report, indent=1) + "\n")
+    text = page(report)
+    (asked.out / "ranking.md").write_text(text)
+    print(text)
+
+
+if __name__ == "__main__":
+    main()
