@@ -57,9 +57,8 @@ def shortened(config: TrainConfig, factor: int) -> TrainConfig:
         for stage in stages
     )
     counts = ("updates", "teacher_updates", "after_death_start", "after_death_ramp", "bank_swap_every", "fire_ramp")
-    return dataclasses.replace(
-        config, curriculum=curriculum, **{name: less(getattr(config, name)) for name in counts}
-    ).validate()
+    changes: dict[str, Any] = {name: less(getattr(config, name)) for name in counts}
+    return dataclasses.replace(config, curriculum=curriculum, **changes).validate()
 
 
 def flags(config: TrainConfig) -> list[str]:
