@@ -5,10 +5,7 @@ Compiling a decision step takes tens of seconds, and much of that is spent on a 
 
 from __future__ import annotations
 
-import contextlib
 import functools
-import gc
-from collections.abc import Iterator
 from typing import Any
 
 import jax
@@ -60,20 +57,3 @@ def for_training(env_steps: int) -> dict[str, Any]:
 def for_short_runs() -> dict[str, Any]:
     """Return the options of a program that runs for seconds, such as one game: the shortest compile, a slow program."""
     return _options(_RUNS_ONCE)
-
-
-@contextlib.contextmanager
-def without_collection() -> Iterator[None]:
-    """Keep Python's garbage collector from running, if it was on.
-
-    Tracing a training program makes millions of small objects that stay. The collector would look through all of them again and
-    again, which took a fifth of tracing (docs/benchmarks.md).
-    """
-    if not gc.isenabled():
-        yield
-        return
-    gc.disable()
-    try:
-        yield
-    finally:
-        gc.enable()

@@ -3,10 +3,15 @@
 from __future__ import annotations
 
 import contextlib
+import gc
 import hashlib
 import os
 import platform
 from pathlib import Path
+
+# Tracing makes millions of small objects that stay, and Python's collector looks through them each time so many new ones are there.
+# With Python's own number, some hundreds, it takes a sixth to a fifth of the time of tracing and lowering (docs/benchmarks.md).
+COLLECT_AFTER = 200_000
 
 
 def machine_key() -> str:
@@ -66,6 +71,7 @@ def require_device() -> None:
 def set_up_jax(threads: int = 0, cpu_devices: int = 1) -> None:
     """Choose XLA's thread number and a compilation cache; must run before the first computation.
 
+    Python's garbage collector runs less often from then on (COLLECT_AFTER).
     Compiled programs are kept under ~/.cache/echelon-jax/xla/<machine>, so that a program compiled for one processor is never
     loaded on another; JAX_COMPILATION_CACHE_DIR chooses another place, JAX_ENABLE_COMPILATION_CACHE=false keeps none.
 
@@ -78,6 +84,7 @@ def set_up_jax(threads: int = 0, cpu_devices: int = 1) -> None:
     """
     if threads < 0:
         raise ValueError(f"threads must be a whole number from 0, got {threads}")
+    gc.set_threshold(COLLECT_AFTER, *gc.get_threshold()[1:])
     if threads:
         os.environ["NPROC"] = str(threads)
     cache = cache_folder()

@@ -1,4 +1,4 @@
-"""How programs are compiled: the installed XLA knows the options, one that it does not know is left out, the collector rests."""
+"""How programs are compiled: the installed XLA knows the options, and the collector is kept from the objects of tracing."""
 
 import gc
 
@@ -6,7 +6,7 @@ import jax
 import numpy as np
 import pytest
 
-from echelon_jax import compiling
+from echelon_jax import compiling, jax_setup
 
 
 @pytest.mark.parametrize("options", [compiling.for_long_runs, compiling.for_short_runs])
@@ -41,18 +41,9 @@ def test_other_devices_get_none(monkeypatch):
     assert compiling.for_long_runs() == {}
 
 
-def test_the_collector_rests_meanwhile_and_runs_again_after_an_error():
-    with pytest.raises(KeyError), compiling.without_collection():
-        assert not gc.isenabled()
-        raise KeyError
-    assert gc.isenabled()
-
-
-def test_a_collector_that_was_off_stays_off():
-    gc.disable()
-    try:
-        with compiling.without_collection():
-            assert not gc.isenabled()
-        assert not gc.isenabled()
-    finally:
-        gc.enable()
+def test_commands_collect_garbage_less_often_and_as_many_generations(monkeypatch):
+    told = []
+    monkeypatch.setattr(gc, "get_threshold", lambda: (700, 10, 10))
+    monkeypatch.setattr(gc, "set_threshold", lambda *numbers: told.append(numbers))
+    jax_setup.set_up_jax()
+    assert told == [(jax_setup.COLLECT_AFTER, 10, 10)]

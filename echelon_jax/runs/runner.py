@@ -26,7 +26,6 @@ import jax.numpy as jnp
 import numpy as np
 
 from echelon_jax.agents.registry import is_zoo_name
-from echelon_jax.compiling import without_collection
 from echelon_jax.config import EnvConfig
 from echelon_jax.env.autoreset import AutoReset
 from echelon_jax.env.environment import Echelon
@@ -367,8 +366,7 @@ def begins_save(update: int, per_call: int, save_every: int) -> bool:
 
 def compile_run_updates(trainer: Train, state: TrainState, env_params: EnvParams) -> Callable[..., Any]:
     """Return the compiled call of one run."""
-    with without_collection():
-        program = trainer.run_updates.lower(state, env_params).compile()  # type: ignore[attr-defined]
+    program = trainer.run_updates.lower(state, env_params).compile()  # type: ignore[attr-defined]
     # The host puts new worlds and numbers into state and parameters; `place` moves only what lies elsewhere.
     return lambda state, env_params: program(*trainer.place(state, env_params))
 

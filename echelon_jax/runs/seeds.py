@@ -105,8 +105,7 @@ class SharedCall:
         if self._program is None:
             assert self._trainer is not None
             program: Any = shared_program(self._trainer, self.count)
-            with compiling.without_collection():
-                self._program = program.lower(states, env_params).compile()
+            self._program = program.lower(states, env_params).compile()
             return
         self._results = self._program(states, env_params)
         if self.stopping:
