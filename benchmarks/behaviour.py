@@ -1,9 +1,11 @@
 """Behaviour of policies in numbers: trained runs beside the untrained policies that they started from, and their opponent.
 
     python benchmarks/behaviour.py runs/long/seed0 runs/long/seed1 --games 200 --out table.md
+    python benchmarks/behaviour.py zoo:student --games 400
 
 Each policy plays games against the scripted opponent at its full fire rate (or `--opponent random`), on maps that training never
-saw, both sides of each. For several runs the table shows the mean, with the range in brackets.
+saw, both sides of each. For several runs the first table shows the mean, with the range in brackets. The second has what a mech of
+each class does in a game, and the third from how far each weapon is fired, both as means.
 """
 
 from __future__ import annotations
@@ -62,6 +64,54 @@ ROWS: dict[str, tuple[Read, str]] = {
 }
 
 
+def in_game(name: str, scale: float = 1.0) -> Callable[[dict[str, Any]], float]:
+    """A number of one mech of a class, times `scale`."""
+    return lambda of_class: scale * of_class[name]
+
+
+CLASS_COLUMNS: dict[str, Callable[[dict[str, Any]], float]] = {
+    "alive, % of the game": in_game("alive", 100),
+    "in the zone, % of its life": in_game("in_zone", 100),
+    "hit points taken": in_game("damage_per_game"),
+    "lost": in_game("damage_taken_per_game"),
+    "kills": in_game("kills_per_game"),
+    "hits on what it painted": in_game("assists_per_game"),
+    "shutdowns": in_game("shutdowns_per_game"),
+}
+
+
+def class_table(trained: list[dict[str, Any]], opponent: str) -> str:
+    """What a mech of each class does in a game: the trained policies' mean, and that of their opponent."""
+    lines = [
+        "| a mech in a game | of | " + " | ".join(CLASS_COLUMNS) + " |",
+        "| --- | --- |" + " --- |" * len(CLASS_COLUMNS),
+    ]
+    for name in trained[0]["behaviour"]["own"]["per_class"]:
+        for side, label in (("own", "the trained"), ("other", opponent)):
+            of_class = [result["behaviour"][side]["per_class"][name] for result in trained]
+            means = [sum(map(read, of_class)) / len(of_class) for read in CLASS_COLUMNS.values()]
+            lines.append(f"| {name} | {label} | " + " | ".join(f"{mean:.3g}" for mean in means) + " |")
+    return "\n".join(lines) + "\n"
+
+
+def range_table(trained: list[dict[str, Any]], opponent: str) -> str:
+    """Shots a game by weapon and distance to the nearest enemy: the trained policies' mean, and that of their opponent."""
+    from echelon_jax.evaluation.behaviour import RANGE_EDGES
+
+    edges = [f"{edge:g}" for edge in RANGE_EDGES]
+    bins = [f"{low} to {high}" for low, high in zip(["0", *edges], edges, strict=False)] + [f"{edges[-1]} and more"]
+    lines = [
+        "| shots a game, by voxels to an enemy | of | " + " | ".join(bins) + " |",
+        "| --- | --- |" + " --- |" * len(bins),
+    ]
+    for name in trained[0]["behaviour"]["own"]["weapons"]:
+        for side, label in (("own", "the trained"), ("other", opponent)):
+            shots = [result["behaviour"][side]["weapons"][name]["by_range"] for result in trained]
+            means = [sum(of_runs) / len(of_runs) for of_runs in zip(*shots, strict=True)]
+            lines.append(f"| {name} | {label} | " + " | ".join(f"{mean:.1f}" for mean in means) + " |")
+    return "\n".join(lines) + "\n"
+
+
 def shown(results: list[dict[str, Any]], whose: str, read: Read, unit: str) -> str:
     """A number of one side over several results: mean and range."""
     values = [value for value in (read(result, whose) for result in results) if value is not None]
@@ -87,7 +137,7 @@ def table(before: list[dict[str, Any]], trained: list[dict[str, Any]], opponent:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("runs", type=Path, nargs="+")
+    parser.add_argument("runs", nargs="+", help="folders of runs, or zoo:NAME")
     parser.add_argument("--games", type=int, default=200)
     parser.add_argument("--opponent", default="scripted")
     parser.add_argument("--out", type=Path)
@@ -106,14 +156,19 @@ def main() -> None:
             make_agent(args.opponent, policy.env_config)
     except (CheckpointError, ValueError) as error:
         parser.error(str(error))
-    before, trained = [], []
+    before: list[dict[str, Any]] = []
+    trained: list[dict[str, Any]] = []
     for run, policy in zip(args.runs, policies, strict=True):
         start = untrained(policy.config, policy.env_config)
         for kept, player in ((before, start), (trained, policy)):
             result = evaluate(player, args.opponent, games=args.games, arenas=args.games, seed=EVALUATION_SEED)
             kept.append(result.against[args.opponent])
         print(f"{run}: {trained[-1]['win_rate']:.1%} of {args.games} games", flush=True)
-    text = table(before, trained, args.opponent)
+    tables = (
+        table(before, trained, args.opponent),
+        *(make(trained, args.opponent) for make in (class_table, range_table)),
+    )
+    text = "\n".join(tables)
     if args.out:
         args.out.write_text(text)
     print(text)

@@ -35,6 +35,7 @@ from echelon_jax.viewing.topdown import BANNER, TEAM_COLOURS, draw_frame, write_
 from echelon_jax.worldgen.bank import generate_worlds
 
 ENV = EnvConfig(size_x=28, size_y=28)
+MECH_CLASSES = ("scout", "light", "medium", "heavy")
 BEHAVIOUR = Path(__file__).parents[2] / "benchmarks" / "behaviour.py"
 # One program instead of hundreds of small ones.
 look = jax.jit(look_around, static_argnums=0)
@@ -164,7 +165,7 @@ def test_the_summary_is_made_of_plain_numbers_in_range(games: Games) -> None:
     for whose in ("own", "other"):
         for share in ("over_cap", "vents_when_hot", "vents_when_cool", "vented_before_shutdown"):
             assert summary[whose]["heat"][share] is None or 0 <= summary[whose]["heat"][share] <= 1
-        assert set(summary[whose]["per_class"]) == {"scout", "light", "medium", "heavy"}
+        assert set(summary[whose]["per_class"]) == set(MECH_CLASSES)
 
 
 def test_the_table_of_how_policies_play_has_a_number_in_every_row(played: tuple[Evaluation, Recorder]) -> None:
@@ -179,6 +180,13 @@ def test_the_table_of_how_policies_play_has_a_number_in_every_row(played: tuple[
     assert won.split("|")[4].strip().startswith(f"{100 * result['losses'] / 4:.3g} (")
     scripted_in_reach = next(row for row in rows if "gun shots" in row).split("|")[4]
     assert float(scripted_in_reach.split()[0]) > 80  # it fires at what it sees
+    by_class = module.class_table([result, result], "scripted").splitlines()[2:]
+    assert [row.split("|")[1].strip() for row in by_class] == [c for c in MECH_CLASSES for _ in range(2)]
+    taken = result["behaviour"]["other"]["per_class"]["heavy"]["damage_per_game"]
+    assert f" {taken:.3g} " in by_class[-1]
+    gauss = next(r for r in module.range_table([result], "scripted").splitlines() if r.startswith("| gauss | scripted"))
+    shots = result["behaviour"]["other"]["weapons"]["gauss"]["shots_per_game"]
+    assert sum(float(cell) for cell in gauss.split("|")[3:-1]) == pytest.approx(shots, abs=0.3)
 
 
 def test_the_same_seed_gives_the_same_games(played: tuple[Evaluation, Recorder]) -> None:
