@@ -347,6 +347,14 @@ def test_a_win_that_is_too_small_is_refused(change, named):
         check_result(CONFIG, weights)
 
 
+def test_a_win_that_is_just_large_enough_is_not_refused_for_its_rounding():
+    """0.3 a second for ever is worth 15 at a gamma of 0.995, and more than that by float32's 1 - gamma."""
+    change = {"win": 15.0, "zone": 0.3, "gamma": 0.995}
+    weights = modern_rewards(CONFIG).replace(**{k: jnp.float32(v) for k, v in change.items()})
+    assert perpetuity(CONFIG, weights) > 15.0
+    check_result(CONFIG, weights)
+
+
 def test_a_shaping_with_another_discount_than_the_learners_is_refused():
     check_gamma(modern_rewards(CONFIG), 0.99)
     check_gamma(modern_rewards(CONFIG, gamma=0.997), 0.997)

@@ -40,6 +40,9 @@ from echelon_jax.rules.mechs import MECH_CLASSES, roster
 from echelon_jax.rules.rewards import modern_weights
 from echelon_jax.sim.ordered import ordered_sum, team_sums
 
+# Weights are float32. 1 - gamma is then right to 6e-5 of itself at a gamma of 0.999, and a bound that just holds must not fail by it.
+ROUNDING = 1e-4
+
 
 def modern_rewards(config: EnvConfig | None = None, gamma: float = 0.99) -> ModernRewardWeights:
     """The default weights for an arena of this size and length; `gamma` must be PPO's."""
@@ -83,11 +86,11 @@ def check_result(config: EnvConfig, weights: ModernRewardWeights) -> None:
     """
     win, margin = float(weights.win), float(weights.win) + float(weights.death) - float(weights.draw)
     limit, forever = farming_limit(config, weights), perpetuity(config, weights)
-    if margin < limit:
+    if margin < limit * (1.0 - ROUNDING):
         raise ValueError(
             f"win + death - draw must be at least {limit:.4g}, what can be farmed in a game, got {margin:.4g}"
         )
-    if float(weights.gamma) < 1 and win < forever:
+    if float(weights.gamma) < 1 and win < forever * (1.0 - ROUNDING):
         raise ValueError(f"win must be at least {forever:.4g}, what holding the zone for ever is worth, got {win:.4g}")
 
 
