@@ -40,7 +40,7 @@ from echelon_jax.rules.mechs import MECH_CLASSES, roster
 from echelon_jax.rules.rewards import modern_weights
 from echelon_jax.sim.ordered import ordered_sum, team_sums
 
-# Weights are float32. 1 - gamma is then right to 6e-5 of itself at a gamma of 0.999, and a bound that just holds must not fail by it.
+# Weights are float32, so 1 - gamma is right to 6e-5 of itself at a gamma of 0.999. A bound that just holds must not fail by it.
 ROUNDING = 1e-4
 
 
