@@ -32,7 +32,6 @@ from echelon_jax.training.curriculum import parse
 VARIANTS: dict[str, dict[str, Any]] = {
     "the preset": {},
     "no teacher": {"teacher": ""},
-    "teacher to the end": {"teacher_updates": 180},
     "no curriculum": {"curriculum": ""},
     "rate 3e-4": {"learning_rate": 3e-4},
     "rate 3e-3": {"learning_rate": 3e-3},
