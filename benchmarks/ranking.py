@@ -65,7 +65,9 @@ def flags(config: TrainConfig) -> list[str]:
     preset, found = TrainConfig.cpu(), []
     for f in dataclasses.fields(config):
         value = getattr(config, f.name)
-        if value != getattr(preset, f.name):
+        if (
+            value != getattr(preset, f.name) or f.name == "kernels"
+        ):  # the command takes native ones where they can be built
             found += [f"--{f.name.replace('_', '-')}", str(value)]
     return found
 
@@ -103,8 +105,14 @@ def score(folder: Path, config: TrainConfig, games: int) -> float:
 def agreement(one: Sequence[float], other: Sequence[float]) -> tuple[float, float, float]:
     """Spearman's rank correlation of two lists of scores, its p-value, and the share of pairs that both put in one order.
 
-    The p-value is one-sided: how often a random order of the second list agrees as well or better. Ties count as half a pair.
+    The p-value is one-sided: how often a random order of the second list agrees as well or better. Ties count as half a pair. Where
+    all scores of a list are equal there is no correlation, nan, and the p-value is 1.
     """
+    above = np.triu_indices(len(one), 1)
+    orders = [np.sign(np.subtract.outer(values, values))[above] for values in (np.asarray(one), np.asarray(other))]
+    pairs = float(np.mean((1 + orders[0] * orders[1]) / 2))
+    if not all(order.any() for order in orders):
+        return float("nan"), 1.0, pairs
 
     def correlation(values: Any) -> float:
         return float(stats.spearmanr(values, other).statistic)
@@ -112,9 +120,7 @@ def agreement(one: Sequence[float], other: Sequence[float]) -> tuple[float, floa
     test = stats.permutation_test(
         (one,), correlation, permutation_type="pairings", alternative="greater", n_resamples=50_000, rng=0
     )
-    above = np.triu_indices(len(one), 1)
-    orders = [np.sign(np.subtract.outer(values, values))[above] for values in (np.asarray(one), np.asarray(other))]
-    return float(test.statistic), float(test.pvalue), float(np.mean((1 + orders[0] * orders[1]) / 2))
+    return float(test.statistic), float(test.pvalue), pairs
 
 
 def page(report: dict[str, Any]) -> str:
