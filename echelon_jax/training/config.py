@@ -297,12 +297,9 @@ class TrainConfig:
         # costs little until they can fight. Then it costs all, and mechs answer for the result after their death as well. Teams
         # that win by fighting lose most of their other games by the zone's score, so the zone and the result count more at last.
         # So do shutdowns: without a price they are twice the scripted team's, with one from the start the zone is held less.
-        # And a win may come a little later: with 0.99 it is worth more to win fast from outside than to hold the zone until then.
-        # 16 is one more than what a zone held for ever is worth, which a win must outweigh.
         result: dict[str, Any] = {
-            "gamma": 0.995,
             "curriculum": "0 reward_loss=-3; 48 reward_loss=-5; 72 reward_loss=-10; "
-            "100 reward_win=16 reward_loss=-15 reward_zone=0.3 reward_shutdown=-1",
+            "100 reward_win=15 reward_loss=-15 reward_zone=0.3 reward_shutdown=-1",
             "after_death": 1.0,
             "after_death_start": 48,
             "after_death_ramp": 32,
