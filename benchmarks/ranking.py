@@ -1,8 +1,8 @@
 """Does a short run rank changes of the learner as the long run does? Spearman's rank correlation over some variants.
 
-    python benchmarks/ranking.py --seeds 0 1 --jobs 2
+    python benchmarks/ranking.py --seeds 0 --proxy-seeds 0 1 2 --jobs 2
 
-Trains each variant of the `cpu` preset twice per seed: as long as the preset is, and in a quarter of its updates with all schedules
+Trains each variant of the `cpu` preset in two lengths: as long as the preset is, and in a quarter of its updates with all schedules
 a quarter as long (the proxy). Each run is an `echelon train` of its own on one thread, `--jobs` of them side by side. Then each
 policy plays games against `scripted` and `scripted:hard` on maps that training never saw. Its score is the mean of the two shares
 of games won. Finished runs are kept under --work, and one that was cut off goes on. Writes ranking.json and ranking.md into --out.
@@ -123,6 +123,11 @@ def agreement(one: Sequence[float], other: Sequence[float]) -> tuple[float, floa
     return float(test.statistic), float(test.pvalue), pairs
 
 
+def listed(seeds: Sequence[int]) -> str:
+    """Seeds as part of a sentence."""
+    return ", ".join(map(str, seeds))
+
+
 def page(report: dict[str, Any]) -> str:
     """The report as a page of text."""
     scores = report["scores"]
@@ -132,7 +137,8 @@ def page(report: dict[str, Any]) -> str:
         f"`{report['command']}`: variants of the `cpu` preset ({report['updates']['long']} updates) and the proxy of each, "
         f"{report['updates']['proxy']} updates with schedules {SHORTER} times shorter.",
         f"A score is the mean share of {report['games']} games won against `scripted` and of as many against `scripted:hard`, on "
-        "maps that training never saw. One number per seed.",
+        f"maps that training never saw. Seeds of the proxies: {listed(report['proxy_seeds'])}; of the long runs: "
+        f"{listed(report['seeds'])}.",
         "",
         "| variant | proxy | long run |",
         "| --- | --- | --- |",
@@ -141,21 +147,14 @@ def page(report: dict[str, Any]) -> str:
         lines.append(
             f"| {name} | " + " | ".join(", ".join(f"{s:.1%}" for s in found[length]) for length in LENGTHS) + " |"
         )
-    lines += [
-        "",
-        "| seeds | Spearman's rank correlation | p, one-sided | pairs in one order |",
-        "| --- | --- | --- | --- |",
-    ]
+    lines += ["", "| seeds of the proxy | Spearman's rank correlation | p, one-sided | pairs in one order |"]
+    lines += ["| --- | --- | --- | --- |"]
     whole = {length: [float(np.mean(found[length])) for found in scores.values()] for length in LENGTHS}
-    rows = {"mean of all": (whole["proxy"], whole["long"])}
-    if len(report["seeds"]) > 1:
-        for number, seed in enumerate(report["seeds"]):
-            rows[f"seed {seed} alone"] = (
-                [found["proxy"][number] for found in scores.values()],
-                [found["long"][number] for found in scores.values()],
-            )
-    for name, (proxy, long) in rows.items():
-        rank, p, pairs = agreement(proxy, long)
+    rows = {"all, their mean": whole["proxy"]}
+    for number, seed in enumerate(report["proxy_seeds"] if len(report["proxy_seeds"]) > 1 else []):
+        rows[f"{seed} alone"] = [found["proxy"][number] for found in scores.values()]
+    for name, proxy in rows.items():
+        rank, p, pairs = agreement(proxy, whole["long"])
         lines.append(f"| {name} | {rank:.2f} | {p:.3f} | {pairs:.0%} |")
     if report.get("commit"):
         lines += ["", f"Commit {report['commit']}."]
@@ -165,6 +164,7 @@ def page(report: dict[str, Any]) -> str:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--seeds", type=seed_argument, nargs="+", default=[0])
+    parser.add_argument("--proxy-seeds", type=seed_argument, nargs="+", help="those of the long runs without this")
     parser.add_argument("--games", type=int, default=400, help="against each opponent")
     parser.add_argument("--jobs", type=int, default=2, help="runs side by side, one thread each")
     parser.add_argument("--kernels", default="native", help="what runs the simulation: native or xla")
@@ -174,9 +174,10 @@ def main() -> None:
     from echelon_jax.runs.description import git_revision
 
     commit = git_revision()
+    seeds = {"proxy": asked.proxy_seeds or asked.seeds, "long": asked.seeds}
     jobs: dict[tuple[str, int, str], tuple[Path, TrainConfig]] = {}
-    for seed in asked.seeds:
-        for length in LENGTHS:
+    for length in LENGTHS:
+        for seed in seeds[length]:
             for name, changes in VARIANTS.items():
                 long = TrainConfig.cpu(seed=seed, devices=1, validation_every=0, kernels=asked.kernels, **changes)
                 config = long.validate() if length == "long" else shortened(long, SHORTER)
@@ -187,14 +188,15 @@ def main() -> None:
         for key, future in running.items():
             print(*key, f"{future.result():.1%}", flush=True)
     scores = {
-        name: {length: [running[name, seed, length].result() for seed in asked.seeds] for length in LENGTHS}
+        name: {length: [running[name, seed, length].result() for seed in seeds[length]] for length in LENGTHS}
         for name in VARIANTS
     }
     report = {
-        "command": f"python benchmarks/ranking.py --seeds {' '.join(map(str, asked.seeds))}",
+        "command": " ".join(["python benchmarks/ranking.py", *sys.argv[1:]]),
         "commit": commit,
         "games": asked.games,
-        "seeds": asked.seeds,
+        "seeds": seeds["long"],
+        "proxy_seeds": seeds["proxy"],
         "updates": {"long": TrainConfig.cpu().updates, "proxy": shortened(TrainConfig.cpu(), SHORTER).updates},
         "scores": scores,
     }

@@ -55,11 +55,12 @@ def test_one_neighbouring_pair_the_other_way_costs_one_pair_of_ten() -> None:
 
 
 def test_the_page_names_every_variant_with_every_score() -> None:
-    scores = {name: {"proxy": [0.1 * i, 0.2], "long": [0.2 * i, 0.3]} for i, name in enumerate("abcd")}
-    report = {"command": "python x", "games": 4, "seeds": [0, 1], "updates": {"proxy": 1, "long": 4}, "scores": scores}
-    text = page(report)
-    assert "| d | 30.0%, 20.0% | 60.0%, 30.0% |" in text
-    assert "| mean of all | 1.00 | 0.042 | 100% |" in text
+    scores = {name: {"proxy": [0.1 * i, 0.2 - 0.01 * i], "long": [0.2 * i]} for i, name in enumerate("abcd")}
+    seeds = {"seeds": [7], "proxy_seeds": [7, 8]}
+    text = page({"command": "python x", "games": 4, **seeds, "updates": {"proxy": 1, "long": 4}, "scores": scores})
+    assert "| d | 30.0%, 17.0% | 60.0% |" in text
+    assert "| all, their mean | 1.00 | 0.042 | 100% |" in text
+    assert "| 8 alone | -1.00 | 1.000 | 0% |" in text
 
 
 def test_scores_that_are_all_equal_have_no_rank() -> None:
