@@ -317,6 +317,7 @@ def queued_sight(
     widths: LoopWidths,
     chunk: int | None = None,
     smoke: Smoke | None = None,
+    compaction_rounds: int = 0,
 ) -> Bool[Array, " items"]:
     """Which of the `needed` rays of a long list are clear; false for the others.
 
@@ -326,12 +327,13 @@ def queued_sight(
     Args:
         ray_of: arena, start and end of rays by their numbers.
         smoke: clouds that block the view too; without them only terrain does.
+        compaction_rounds: of `sight`, for the rays of a chunk.
     """
     items = needed.shape[0]
 
     def look(item: Int32[Array, " rays"], wanted: Bool[Array, " rays"]) -> Bool[Array, " rays"]:
         ground, start, end = ray_of(item)
-        clear = sight(config, opaque, ground, start, end, wanted, widths)
+        clear = sight(config, opaque, ground, start, end, wanted, widths, compaction_rounds)
         return clear if smoke is None else clear & smoke_clear(smoke.position[ground], smoke.life[ground], start, end)
 
     if widths.fixed_rounds:
@@ -363,6 +365,7 @@ def pair_sight(
     arena: Int32[Array, " rows"] | None = None,
     chunk: int | None = None,
     widths: LoopWidths | None = None,
+    compaction_rounds: int = 0,
 ) -> Bool[Array, "rows mechs mechs"]:
     """Whether mech i sees mech j, for the pairs that are `needed`; false for the others.
 
@@ -370,6 +373,7 @@ def pair_sight(
         smoke: clouds that block the view too; without them only terrain does.
         arena: the arena of each row, where rows are a selection of arenas; by default row r is arena r.
         chunk: rays walked together, if not `widths.rays`.
+        compaction_rounds: of `sight`, for the rays of a chunk.
     """
     rows, n = position.shape[:2]
     widths = widths or loop_widths(opaque.shape[0])
@@ -380,5 +384,5 @@ def pair_sight(
         start, end = where[row * n + pair // n], where[row * n + pair % n]
         return row if arena is None else arena[row], start, end
 
-    clear = queued_sight(config, opaque, needed.reshape(-1), ray_of, widths, chunk, smoke)
+    clear = queued_sight(config, opaque, needed.reshape(-1), ray_of, widths, chunk, smoke, compaction_rounds)
     return clear.reshape(rows, n, n)

@@ -28,7 +28,7 @@ class LoopWidths:
         wrecks: arenas that get a wreck, or lose the voxels of an explosion, in a round.
         blasts: arenas whose explosion hurts mechs in a round.
         resets: arenas whose maps are copied in a round of resets.
-        compaction_rounds: how often the rays of the modern observation that are still under way are packed together.
+        compaction_rounds: how often the rays of an observation that are still under way are packed together.
         move_unroll: mechs of the movement phase that are written out in one turn of its loop.
         fire_unroll: the same for the turns of the firing phase.
         fixed_rounds: loops with a known bound run that often, with masks, instead of asking after every turn whether to go on.
