@@ -42,6 +42,7 @@ SHORTER = 4  # by this the proxy is shorter
 LENGTHS = ("proxy", "long")
 OPPONENTS = ("scripted", "scripted:hard")
 EVALUATION_SEED = 1000
+EARLIER = (45, 90, 120, 145)  # updates at which the long runs are looked at before their end
 
 
 def shortened(config: TrainConfig, factor: int) -> TrainConfig:
@@ -102,6 +103,13 @@ def score(folder: Path, config: TrainConfig, games: int) -> float:
     return float(np.mean([against[name]["win_rate"] for name in OPPONENTS]))
 
 
+def seen_in_training(folder: Path, update: int) -> float:
+    """Mean share of training games that a run won in the ten updates up to one."""
+    lines = map(json.loads, (folder / "metrics.jsonl").read_text().splitlines())
+    won = [line["win_rate"] or 0.0 for line in lines if update - 10 < line["update"] <= update]
+    return float(np.mean(won))
+
+
 def agreement(one: Sequence[float], other: Sequence[float]) -> tuple[float, float, float]:
     """Spearman's rank correlation of two lists of scores, its p-value, and the share of pairs that both put in one order.
 
@@ -156,6 +164,16 @@ def page(report: dict[str, Any]) -> str:
     for name, proxy in rows.items():
         rank, p, pairs = agreement(proxy, whole["long"])
         lines.append(f"| {name} | {rank:.2f} | {p:.3f} | {pairs:.0%} |")
+    lines += [
+        "",
+        "The long runs themselves, looked at before their end, by the share of training games won in ten updates:",
+        "",
+    ]
+    lines += ["| up to update | Spearman's rank correlation | p, one-sided | pairs in one order |"]
+    lines += ["| --- | --- | --- | --- |"]
+    for update, won in report["training"].items():
+        rank, p, pairs = agreement([won[name] for name in scores], whole["long"])
+        lines.append(f"| {update} | {rank:.2f} | {p:.3f} | {pairs:.0%} |")
     if report.get("commit"):
         lines += ["", f"Commit {report['commit']}."]
     return "\n".join(lines) + "\n"
@@ -191,6 +209,13 @@ def main() -> None:
         name: {length: [running[name, seed, length].result() for seed in seeds[length]] for length in LENGTHS}
         for name in VARIANTS
     }
+    training = {
+        update: {
+            name: float(np.mean([seen_in_training(jobs[name, seed, "long"][0], update) for seed in seeds["long"]]))
+            for name in VARIANTS
+        }
+        for update in EARLIER
+    }
     report = {
         "command": " ".join(["python benchmarks/ranking.py", *sys.argv[1:]]),
         "commit": commit,
@@ -199,6 +224,7 @@ def main() -> None:
         "proxy_seeds": seeds["proxy"],
         "updates": {"long": TrainConfig.cpu().updates, "proxy": shortened(TrainConfig.cpu(), SHORTER).updates},
         "scores": scores,
+        "training": training,
     }
     asked.out.mkdir(parents=True, exist_ok=True)
     (asked.out / "ranking.json").write_text(json.dumps(report, indent=1) + "\n")

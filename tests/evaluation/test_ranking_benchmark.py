@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import json
 import runpy
 from pathlib import Path
 
@@ -57,10 +58,19 @@ def test_one_neighbouring_pair_the_other_way_costs_one_pair_of_ten() -> None:
 def test_the_page_names_every_variant_with_every_score() -> None:
     scores = {name: {"proxy": [0.1 * i, 0.2 - 0.01 * i], "long": [0.2 * i]} for i, name in enumerate("abcd")}
     seeds = {"seeds": [7], "proxy_seeds": [7, 8]}
-    text = page({"command": "python x", "games": 4, **seeds, "updates": {"proxy": 1, "long": 4}, "scores": scores})
+    training = {2: {"a": 0.3, "b": 0.2, "c": 0.1, "d": 0.0}}
+    made = {"command": "python x", "games": 4, **seeds, "updates": {"proxy": 1, "long": 4}}
+    text = page({**made, "scores": scores, "training": training})
     assert "| d | 30.0%, 17.0% | 60.0% |" in text
     assert "| all, their mean | 1.00 | 0.042 | 100% |" in text
     assert "| 8 alone | -1.00 | 1.000 | 0% |" in text
+    assert "| 2 | -1.00 | 1.000 | 0% |" in text
+
+
+def test_an_early_look_takes_the_ten_updates_up_to_one(tmp_path: Path) -> None:
+    lines = [{"update": n, "win_rate": None if n == 20 else float(n > 10)} for n in range(1, 41)]
+    (tmp_path / "metrics.jsonl").write_text("\n".join(map(json.dumps, lines)))
+    assert TOOL["seen_in_training"](tmp_path, 20) == pytest.approx(0.9)  # 11 to 19, and 20 in which no game ended
 
 
 def test_scores_that_are_all_equal_have_no_rank() -> None:
