@@ -34,8 +34,8 @@ CRITICAL_HEAT = 0.85
 SOUND_SCALE = 5.0
 # The original compares a bearing with 1.570796, a little less than a right angle; this is the tangent of what is missing.
 QUADRANT_SLACK = 3.268e-7
-# Pairs of mechs ask for far more rays than a phase of the simulation does, so this many times as many are walked together. A decision
-# step of 64 arenas took 0.8 of the time then (docs/benchmarks.md).
+# Pairs of mechs ask for far more rays than a phase of the simulation does, so this many times as many are walked together.
+# A decision step of 64 arenas took 0.8 of the time then (docs/benchmarks.md).
 WIDER = 8
 
 
