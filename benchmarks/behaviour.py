@@ -64,19 +64,15 @@ ROWS: dict[str, tuple[Read, str]] = {
 }
 
 
-def in_game(name: str, scale: float = 1.0) -> Callable[[dict[str, Any]], float]:
-    """A number of one mech of a class, times `scale`."""
-    return lambda of_class: scale * of_class[name]
-
-
-CLASS_COLUMNS: dict[str, Callable[[dict[str, Any]], float]] = {
-    "alive, % of the game": in_game("alive", 100),
-    "in the zone, % of its life": in_game("in_zone", 100),
-    "hit points taken": in_game("damage_per_game"),
-    "lost": in_game("damage_taken_per_game"),
-    "kills": in_game("kills_per_game"),
-    "hits on what it painted": in_game("assists_per_game"),
-    "shutdowns": in_game("shutdowns_per_game"),
+# Columns of the table by class: the number of one mech, and what it is multiplied by.
+CLASS_COLUMNS: dict[str, tuple[str, float]] = {
+    "alive, % of the game": ("alive", 100),
+    "in the zone, % of its life": ("in_zone", 100),
+    "damage dealt": ("damage_per_game", 1),
+    "damage suffered": ("damage_taken_per_game", 1),
+    "kills": ("kills_per_game", 1),
+    "hits on what it painted": ("assists_per_game", 1),
+    "shutdowns": ("shutdowns_per_game", 1),
 }
 
 
@@ -89,7 +85,10 @@ def class_table(trained: list[dict[str, Any]], opponent: str) -> str:
     for name in trained[0]["behaviour"]["own"]["per_class"]:
         for side, label in (("own", "the trained"), ("other", opponent)):
             of_class = [result["behaviour"][side]["per_class"][name] for result in trained]
-            means = [sum(map(read, of_class)) / len(of_class) for read in CLASS_COLUMNS.values()]
+            means = [
+                scale * sum(numbers[key] for numbers in of_class) / len(of_class)
+                for key, scale in CLASS_COLUMNS.values()
+            ]
             lines.append(f"| {name} | {label} | " + " | ".join(f"{mean:.3g}" for mean in means) + " |")
     return "\n".join(lines) + "\n"
 
@@ -164,10 +163,8 @@ def main() -> None:
             result = evaluate(player, args.opponent, games=args.games, arenas=args.games, seed=EVALUATION_SEED)
             kept.append(result.against[args.opponent])
         print(f"{run}: {trained[-1]['win_rate']:.1%} of {args.games} games", flush=True)
-    tables = (
-        table(before, trained, args.opponent),
-        *(make(trained, args.opponent) for make in (class_table, range_table)),
-    )
+    tables = [table(before, trained, args.opponent)]
+    tables += [class_table(trained, args.opponent), range_table(trained, args.opponent)]
     text = "\n".join(tables)
     if args.out:
         args.out.write_text(text)

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import argparse
 import dataclasses
+import hashlib
 import json
 import os
 import subprocess
@@ -25,6 +26,8 @@ import numpy as np
 from scipy import stats
 
 from echelon_jax.fields import seed_argument
+from echelon_jax.native.choice import KERNELS
+from echelon_jax.runs.description import git_revision
 from echelon_jax.training.config import TrainConfig
 from echelon_jax.training.curriculum import parse
 
@@ -66,25 +69,47 @@ def flags(config: TrainConfig) -> list[str]:
     preset, found = TrainConfig.cpu(), []
     for f in dataclasses.fields(config):
         value = getattr(config, f.name)
-        if (
-            value != getattr(preset, f.name) or f.name == "kernels"
-        ):  # the command takes native ones where they can be built
+        # Kernels are always named, because the command takes native ones where they can be built.
+        if value != getattr(preset, f.name) or f.name == "kernels":
             found += [f"--{f.name.replace('_', '-')}", str(value)]
     return found
+
+
+def folder_of(work: Path, name: str, length: str, config: TrainConfig) -> Path:
+    """Where a run lies; another configuration, such as that of a later preset, lies elsewhere."""
+    mark = hashlib.sha256(json.dumps(dataclasses.asdict(config), sort_keys=True).encode()).hexdigest()[:12]
+    return work / length / f"{name.replace(' ', '-')}-seed{config.seed}-{mark}"
+
+
+def training_command(folder: Path, config: TrainConfig) -> list[str]:
+    """The arguments of `echelon` that begin a run, and that go on with one that was cut off."""
+    return [
+        "train",
+        "--preset",
+        "cpu",
+        *flags(config),
+        "--run-dir",
+        str(folder),
+        "--resume",
+        "--eval-games",
+        "0",
+        "--json",
+    ]
 
 
 def score(folder: Path, config: TrainConfig, games: int) -> float:
     """Train a run unless it is finished, let its policy play unless it has, and return its score.
 
     Raises:
-        SystemExit: one of the two commands failed; its output lies beside the run.
+        SystemExit: one of the two commands failed, and its output lies beside the run; or the training was stopped.
     """
     file = folder.with_name(f"{folder.name}-{games}.json")
     environment = os.environ | {"NPROC": "1"}
 
-    def command(name: str, *arguments: str) -> str:
+    def command(*arguments: str) -> str:
+        name = arguments[0]
         with folder.with_name(f"{folder.name}-{name}.log").open("a") as log:
-            words = [sys.executable, "-m", "echelon_jax.cli.main", name, *arguments]
+            words = [sys.executable, "-m", "echelon_jax.cli.main", *arguments]
             done = subprocess.run(words, env=environment, stdout=subprocess.PIPE, stderr=log, text=True, check=False)
             log.write(done.stdout)
         if done.returncode:
@@ -93,10 +118,9 @@ def score(folder: Path, config: TrainConfig, games: int) -> float:
 
     if not file.exists():
         folder.parent.mkdir(parents=True, exist_ok=True)
-        if (folder / "checkpoints").exists():
-            command("train", "--resume", str(folder), "--eval-games", "0")
-        else:
-            command("train", "--preset", "cpu", *flags(config), "--run-dir", str(folder), "--eval-games", "0")
+        [run] = json.loads(command(*training_command(folder, config)))["runs"]
+        if run["stopped_early"]:
+            raise SystemExit(f"{folder} was stopped after {run['updates']} updates; the same command goes on with it")
         played = ["--games", str(games), "--seed", str(EVALUATION_SEED), "--kernels", config.kernels, "--json"]
         file.write_text(command("evaluate", str(folder), "--opponents", *OPPONENTS, *played))
     against = json.loads(file.read_text())["against"]
@@ -183,14 +207,16 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--seeds", type=seed_argument, nargs="+", default=[0])
     parser.add_argument("--proxy-seeds", type=seed_argument, nargs="+", help="those of the long runs without this")
-    parser.add_argument("--games", type=int, default=400, help="against each opponent")
+    parser.add_argument("--games", type=int, default=400, help="against each opponent; an even number")
     parser.add_argument("--jobs", type=int, default=2, help="runs side by side, one thread each")
-    parser.add_argument("--kernels", default="native", help="what runs the simulation: native or xla")
+    parser.add_argument("--kernels", choices=KERNELS, default="native", help="what runs the simulation")
     parser.add_argument("--work", type=Path, default=Path("runs/ranking"))
     parser.add_argument("--out", type=Path, default=Path("docs/results"))
     asked = parser.parse_args()
-    from echelon_jax.runs.description import git_revision
-
+    if asked.games < 2 or asked.games % 2:
+        parser.error(f"--games must be an even number from 2, two games on each map, got {asked.games}")
+    if asked.jobs < 1:
+        parser.error(f"--jobs must be 1 or more, got {asked.jobs}")
     commit = git_revision()
     seeds = {"proxy": asked.proxy_seeds or asked.seeds, "long": asked.seeds}
     jobs: dict[tuple[str, int, str], tuple[Path, TrainConfig]] = {}
@@ -199,12 +225,15 @@ def main() -> None:
             for name, changes in VARIANTS.items():
                 long = TrainConfig.cpu(seed=seed, devices=1, validation_every=0, kernels=asked.kernels, **changes)
                 config = long.validate() if length == "long" else shortened(long, SHORTER)
-                folder = asked.work / length / f"{name.replace(' ', '-')}-seed{seed}"
-                jobs[name, seed, length] = (folder, config)
+                jobs[name, seed, length] = (folder_of(asked.work, name, length, config), config)
     with ThreadPoolExecutor(asked.jobs) as pool:
         running = {key: pool.submit(score, *job, asked.games) for key, job in jobs.items()}
-        for key, future in running.items():
-            print(*key, f"{future.result():.1%}", flush=True)
+        try:
+            for key, future in running.items():
+                print(*key, f"{future.result():.1%}", flush=True)
+        except SystemExit:  # the runs that have begun go on to their end, and no other begins
+            pool.shutdown(wait=False, cancel_futures=True)
+            raise
     scores = {
         name: {length: [running[name, seed, length].result() for seed in seeds[length]] for length in LENGTHS}
         for name in VARIANTS

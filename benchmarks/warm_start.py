@@ -13,9 +13,13 @@ import subprocess
 import sys
 import time
 
+import jax
+
+from echelon_jax.config import EnvConfig
 from echelon_jax.env.autoreset import AutoReset
 from echelon_jax.env.environment import Echelon
 from echelon_jax.jax_setup import set_up_jax
+from echelon_jax.native.choice import KERNELS
 from echelon_jax.runs.devices import processor_cores
 from echelon_jax.training.config import TrainConfig
 from echelon_jax.training.reward_weights import preset_for
@@ -25,10 +29,6 @@ from echelon_jax.worldgen.bank import generate_worlds
 
 def start(kernels: str, devices: int) -> None:
     """Do once what a run does before its first update, and print what it cost."""
-    import jax
-
-    from echelon_jax.config import EnvConfig
-
     set_up_jax(1, devices)
     env_config = EnvConfig.revised(size_x=40, size_y=40, comm_dim=0)
     config: TrainConfig = preset_for("cpu", env_config, kernels=kernels, devices=devices, bank_size=16)
@@ -58,7 +58,7 @@ def main() -> None:
     """Start some processes, one after the other."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--processes", type=int, default=4)
-    parser.add_argument("--kernels", default="native", help="what runs the simulation: native or xla")
+    parser.add_argument("--kernels", choices=KERNELS, default="native", help="what runs the simulation")
     parser.add_argument("--devices", type=int, default=processor_cores())
     parser.add_argument("--once", action="store_true", help=argparse.SUPPRESS)
     given = parser.parse_args()

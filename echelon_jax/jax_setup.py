@@ -9,8 +9,8 @@ import os
 import platform
 from pathlib import Path
 
-# Tracing makes millions of small objects that stay, and Python's collector looks through them each time so many new ones are there.
-# With Python's own number, some hundreds, it takes a sixth to a fifth of the time of tracing and lowering (docs/benchmarks.md).
+# New objects after which Python's garbage collector runs. Tracing makes a great many that stay, and with Python's own number, some
+# hundreds, the collector looks through them again and again (docs/benchmarks.md has what this brings).
 COLLECT_AFTER = 200_000
 
 

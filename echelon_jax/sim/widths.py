@@ -22,6 +22,7 @@ class LoopWidths:
 
     Attributes:
         rays: rays of a queue that are walked together; without effect under `fixed_rounds`, which walks all at once.
+        observed_rays: the same for the rays of the original's observation, which are far more than a phase asks for.
         ray_steps: cells a ray advances in one turn of its loop.
         walk_steps: the same for the short rays of projectiles and splash.
         projectiles: projectiles of an arena that are evaluated in a round.
@@ -35,6 +36,7 @@ class LoopWidths:
     """
 
     rays: int
+    observed_rays: int
     ray_steps: int
     walk_steps: int
     projectiles: int
@@ -60,8 +62,10 @@ class LoopWidths:
 
 def cpu_widths(arenas: int) -> LoopWidths:
     """What measures best on a CPU: narrow queues, one cell a turn, loops that end as soon as they can."""
+    rays = max(64, min(4096, 2 * arenas))
     return LoopWidths(
-        rays=max(64, min(4096, 2 * arenas)),
+        rays=rays,
+        observed_rays=8 * rays,
         ray_steps=1,
         walk_steps=1,
         projectiles=4,
@@ -76,6 +80,7 @@ def gpu_widths(arenas: int) -> LoopWidths:
     """For a GPU: all arenas in one pass, many cells a turn, no question to the host where a bound is known."""
     return LoopWidths(
         rays=100 * arenas,
+        observed_rays=100 * arenas,
         ray_steps=14,
         walk_steps=8,
         projectiles=1024,

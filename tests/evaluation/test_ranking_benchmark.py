@@ -5,6 +5,9 @@ from __future__ import annotations
 import dataclasses
 import json
 import runpy
+import subprocess
+import sys
+import time
 from pathlib import Path
 
 import numpy as np
@@ -15,7 +18,8 @@ from echelon_jax.training.config import TrainConfig
 from echelon_jax.training.curriculum import parse
 
 TOOL = runpy.run_path(str(Path(__file__).parents[2] / "benchmarks" / "ranking.py"))
-shortened, flags, agreement, page = (TOOL[name] for name in ("shortened", "flags", "agreement", "page"))
+shortened, agreement, page = TOOL["shortened"], TOOL["agreement"], TOOL["page"]
+training_command, folder_of = TOOL["training_command"], TOOL["folder_of"]
 PRESET = TrainConfig.cpu(devices=1, validation_every=0)
 
 
@@ -36,10 +40,55 @@ def test_what_is_off_stays_off() -> None:
 
 
 @pytest.mark.parametrize("changes", TOOL["VARIANTS"].values(), ids=TOOL["VARIANTS"].keys())
-def test_the_command_line_of_a_run_makes_its_configuration(changes: dict[str, object]) -> None:
+def test_the_command_line_of_a_run_makes_its_configuration(changes: dict[str, object], tmp_path: Path) -> None:
     config = shortened(dataclasses.replace(PRESET, **changes), 4)  # type: ignore[arg-type]
-    made, _ = parsed(["train", "--preset", "cpu", *flags(config)]).configurations()
-    assert made == config
+    command = parsed(training_command(tmp_path, config))
+    assert command.configurations()[0] == config
+    assert command.run_dir == tmp_path and command.resume and command.eval_games == 0
+
+
+def test_another_configuration_lies_elsewhere() -> None:
+    """So that no run of an earlier preset is taken for one of today's."""
+    one = folder_of(Path("work"), "one epoch", "long", PRESET)
+    assert one == folder_of(Path("work"), "one epoch", "long", PRESET)
+    assert one != folder_of(Path("work"), "one epoch", "long", dataclasses.replace(PRESET, gamma=0.9))
+
+
+def run_tool(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, *arguments: str) -> None:
+    places = ["--work", str(tmp_path / "work"), "--out", str(tmp_path / "out")]
+    monkeypatch.setattr(sys, "argv", ["ranking.py", *places, *arguments])
+    TOOL["main"]()
+
+
+@pytest.mark.parametrize("wrong", [["--games", "3"], ["--jobs", "0"], ["--kernels", "fast"]])
+def test_a_mistake_is_said_before_anything_trains(
+    wrong: list[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit):
+        run_tool(monkeypatch, tmp_path, *wrong)
+    assert wrong[0] in capsys.readouterr().err and not list(tmp_path.iterdir())
+
+
+def test_a_run_that_was_stopped_has_no_score(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    told = json.dumps({"runs": [{"updates": 30, "stopped_early": True}]})
+    monkeypatch.setattr(subprocess, "run", lambda *given, **_: subprocess.CompletedProcess([], 0, stdout=told))
+    with pytest.raises(SystemExit, match="was stopped after 30 updates"):
+        TOOL["score"](tmp_path / "run", PRESET, 4)
+    assert not list(tmp_path.glob("*.json"))
+
+
+def test_after_a_failed_run_no_other_begins(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    begun = []
+
+    def failed(*given: object, **_: object) -> subprocess.CompletedProcess[str]:
+        begun.append(given)
+        time.sleep(0.05)
+        return subprocess.CompletedProcess([], 1, stdout="")
+
+    monkeypatch.setattr(subprocess, "run", failed)
+    with pytest.raises(SystemExit, match=r"`echelon train` failed; .*train\.log has its output"):
+        run_tool(monkeypatch, tmp_path, "--jobs", "1")
+    assert len(begun) < 2 * len(TOOL["VARIANTS"])
 
 
 def test_equal_orders_agree_and_opposite_ones_do_not() -> None:

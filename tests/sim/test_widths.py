@@ -32,6 +32,7 @@ def random_widths(seed: int, fixed_rounds: bool) -> LoopWidths:
     rng = np.random.default_rng(seed)
     return LoopWidths(
         rays=int(rng.integers(1, 200)),
+        observed_rays=int(rng.integers(1, 200)),
         ray_steps=int(rng.integers(1, 4)),
         walk_steps=int(rng.integers(1, 4)),
         projectiles=int(rng.integers(1, 30)),

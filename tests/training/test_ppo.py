@@ -252,7 +252,7 @@ def test_after_too_large_a_kl_the_rest_of_the_update_is_left_out():
 
 
 def test_a_gradient_step_is_traced_once(monkeypatch):
-    """Tracing it takes a second with the default network, and whoever leaves it out needs its shapes."""
+    """Leaving it out takes its shapes, and asking for them must not trace it once more."""
     traced, plain = [], OriginalNetwork.unroll
     monkeypatch.setattr(OriginalNetwork, "unroll", lambda *given: traced.append(1) or plain(*given))
     config = dataclasses.replace(CONFIG, target_kl=0.02)

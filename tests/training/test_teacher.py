@@ -82,7 +82,7 @@ def test_a_teacher_that_does_not_teach_any_more_is_left_alone():
 
 
 def test_a_teacher_is_traced_once(monkeypatch):
-    """Tracing a skilled one takes a third of a second, and whoever leaves it alone needs the shape of what it says."""
+    """Leaving it alone takes the shape of what it says, and asking for that must not trace it once more."""
     traced, plain = [], CountingAgent.act
     monkeypatch.setattr(CountingAgent, "act", lambda *given: traced.append(1) or plain(*given))
     teacher = Teacher(CONFIG, CountingAgent(), FIRE, FEATURES, skip=True)

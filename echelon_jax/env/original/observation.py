@@ -34,9 +34,6 @@ CRITICAL_HEAT = 0.85
 SOUND_SCALE = 5.0
 # The original compares a bearing with 1.570796, a little less than a right angle; this is the tangent of what is missing.
 QUADRANT_SLACK = 3.268e-7
-# Pairs of mechs ask for far more rays than a phase of the simulation does, so this many times as many are walked together.
-# A decision step of 64 arenas took 0.8 of the time then (docs/benchmarks.md).
-WIDER = 8
 
 
 def first_askers(asks: Bool[Array, "arenas mechs mechs"]) -> Bool[Array, "arenas mechs mechs"]:
@@ -215,7 +212,7 @@ def observe(config: EnvConfig, rules: SimRules, state: EnvState, widths: LoopWid
         state.sim.grid.opaque,
         mechs.position,
         rays,
-        chunk=WIDER * widths.rays,
+        chunk=widths.observed_rays,
         widths=widths,
         compaction_rounds=widths.compaction_rounds,
     )
