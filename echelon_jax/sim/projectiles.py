@@ -31,9 +31,18 @@ Pending = Bool[Array, "arenas slots"]
 
 
 def _commit(
-    config: EnvConfig, projectiles: Projectiles, flight: Flight, done: Bool[Array, "arenas selected"]
+    config: EnvConfig,
+    projectiles: Projectiles,
+    flight: Flight,
+    done: Bool[Array, "arenas selected"],
+    in_slot_order: bool,
 ) -> tuple[Projectiles, Bool[Array, "arenas slots"]]:
-    """Write the flights that are `done` back to their slots: moved on, or gone. Returns also which slots that were."""
+    """Write the flights that are `done` back to their slots: moved on, or gone. Returns also which slots that were.
+
+    Args:
+        in_slot_order: the flights are those of all slots, in the order of the slots (`all_shots`). As many may stand in the
+            order of their turns (`first_shots`), so their number does not say it.
+    """
     gone = flight.ended | flight.intercepted | flight.impact
     p = projectiles
 
@@ -46,7 +55,7 @@ def _commit(
             rolled=jnp.where(here, flight.rolled[:, i], p.rolled) if config.ams_one_roll else p.rolled,
         )
 
-    if done.shape == p.alive.shape:  # all slots, in slot order
+    if in_slot_order:
         return written(done, slice(None), p), done
     slot_number, touched = jnp.arange(p.alive.shape[1], dtype=jnp.int32), jnp.zeros(p.alive.shape, bool)
     for i in range(done.shape[1]):
@@ -147,7 +156,7 @@ def _fly_on(
     """Move the given pending projectiles of each arena on, in their order, up to and including the first with an effect.
 
     Returns also that one, which is yet to have its effect, and the arenas that have one. A projectile whose walk is unfinished
-    stays pending, and so do those behind it.
+    stays pending, and so do those behind it. With `cut_short` the projectiles are those of all slots, in slot order.
     """
     flight = fly(config, rules, state, shots, widths, cut_short)
     stops = flight.intercepted | flight.impact | flight.unfinished
@@ -158,7 +167,7 @@ def _fly_on(
     last = jnp.min(turn, -1)
     happens = (last < most) & ~event.unfinished
     done = shots.valid & (shots.rank <= (last - event.unfinished)[:, None])
-    projectiles, touched = _commit(config, state.projectiles, flight, done)
+    projectiles, touched = _commit(config, state.projectiles, flight, done, in_slot_order=cut_short is not None)
     return state.replace(projectiles=projectiles), pending & ~touched, event, happens
 
 

@@ -25,7 +25,8 @@ class LoopWidths:
         observed_rays: the same for the rays of the original's observation, which are far more than a phase asks for.
         ray_steps: cells a ray advances in one turn of its loop.
         walk_steps: the same for the short rays of projectiles and splash.
-        projectiles: projectiles of an arena that are evaluated in a round.
+        projectiles: projectiles of an arena that are evaluated in a round; 16 or more may change the last bit of a float, as
+            `fixed_rounds` may.
         wrecks: arenas that get a wreck, or lose the voxels of an explosion, in a round.
         blasts: arenas whose explosion hurts mechs in a round.
         resets: arenas whose maps are copied in a round of resets.
