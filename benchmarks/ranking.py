@@ -1,11 +1,12 @@
-"""Does a short run rank changes of the learner as the long run does? Spearman's rank correlation over some variants.
+"""Does a cheap run rank changes of the learner as the whole run does? Spearman's rank correlation over some variants.
 
     python benchmarks/ranking.py --seeds 0 --proxy-seeds 0 1 2 --jobs 2
 
-Trains each variant of the `cpu` preset in two lengths: as long as the preset is, and in a quarter of its updates with all schedules
-a quarter as long (the proxy). Each run is an `echelon train` of its own on one thread, `--jobs` of them side by side. Then each
-policy plays games against `scripted` and `scripted:hard` on maps that training never saw. Its score is the mean of the two shares
-of games won. Finished runs are kept under --work, and one that was cut off goes on. Writes ranking.json and ranking.md into --out.
+Trains each variant of the `cpu` preset whole and as two proxies, each with a quarter of the environment steps: a short one with a
+quarter of the updates and all schedules a quarter as long, and a narrow one with a quarter of the arenas and as many updates. Each
+run is an `echelon train` of its own on one thread, `--jobs` of them side by side. Then each policy plays games against `scripted`
+and `scripted:hard` on maps that training never saw. Its score is the mean of the two shares of games won. Finished runs are kept
+under --work, and one that was cut off goes on. Writes ranking.json and ranking.md into --out.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -41,8 +42,7 @@ VARIANTS: dict[str, dict[str, Any]] = {
     "entropy 0.006": {"entropy_coefficient": 0.006},
     "one epoch": {"epochs": 1},
 }
-SHORTER = 4  # by this the proxy is shorter
-LENGTHS = ("proxy", "long")
+CHEAPER = 4  # by this a proxy has fewer environment steps
 OPPONENTS = ("scripted", "scripted:hard")
 EVALUATION_SEED = 1000
 EARLIER = (45, 90, 120, 145)  # updates at which the long runs are looked at before their end
@@ -64,6 +64,21 @@ def shortened(config: TrainConfig, factor: int) -> TrainConfig:
     return dataclasses.replace(config, curriculum=curriculum, **changes).validate()
 
 
+def narrowed(config: TrainConfig, factor: int) -> TrainConfig:
+    """The same training with `1 / factor` of the arenas, and with as many updates and gradient steps."""
+    return dataclasses.replace(config, arenas=config.arenas // factor).validate()
+
+
+def whole(config: TrainConfig, factor: int) -> TrainConfig:
+    """The training itself."""
+    return config.validate()
+
+
+# How a variant is trained; all but the last are proxies of it.
+KINDS: dict[str, Callable[[TrainConfig, int], TrainConfig]] = {"short": shortened, "narrow": narrowed, "long": whole}
+PROXIES = tuple(KINDS)[:-1]
+
+
 def flags(config: TrainConfig) -> list[str]:
     """The arguments of `echelon train --preset cpu` that make this configuration; only numbers and texts may differ."""
     preset, found = TrainConfig.cpu(), []
@@ -75,10 +90,10 @@ def flags(config: TrainConfig) -> list[str]:
     return found
 
 
-def folder_of(work: Path, name: str, length: str, config: TrainConfig) -> Path:
+def folder_of(work: Path, name: str, kind: str, config: TrainConfig) -> Path:
     """Where a run lies; another configuration, such as that of a later preset, lies elsewhere."""
     mark = hashlib.sha256(json.dumps(dataclasses.asdict(config), sort_keys=True).encode()).hexdigest()[:12]
-    return work / length / f"{name.replace(' ', '-')}-seed{config.seed}-{mark}"
+    return work / kind / f"{name.replace(' ', '-')}-seed{config.seed}-{mark}"
 
 
 def training_command(folder: Path, config: TrainConfig) -> list[str]:
@@ -160,44 +175,50 @@ def listed(seeds: Sequence[int]) -> str:
     return ", ".join(map(str, seeds))
 
 
+def table(first: str, rows: dict[str, tuple[Sequence[float], Sequence[float]]]) -> list[str]:
+    """Lines of a table that compares pairs of lists of scores."""
+    lines = [
+        f"| {first} | Spearman's rank correlation | p, one-sided | pairs in one order |",
+        "| --- | --- | --- | --- |",
+    ]
+    for name, pair in rows.items():
+        rank, p, pairs = agreement(*pair)
+        lines.append(f"| {name} | {rank:.2f} | {p:.3f} | {pairs:.0%} |")
+    return lines
+
+
 def page(report: dict[str, Any]) -> str:
     """The report as a page of text."""
-    scores = report["scores"]
+    scores, updates = report["scores"], report["updates"]
+    mean = {kind: [float(np.mean(found[kind])) for found in scores.values()] for kind in KINDS}
     lines = [
-        "# Does a short run rank changes as the long run does?",
+        "# Does a cheap run rank changes as the whole run does?",
         "",
-        f"`{report['command']}`: variants of the `cpu` preset ({report['updates']['long']} updates) and the proxy of each, "
-        f"{report['updates']['proxy']} updates with schedules {SHORTER} times shorter.",
+        f"`{report['command']}`: variants of the `cpu` preset ({updates['long']} updates of {report['arenas']['long']} arenas) and "
+        f"two proxies of each with {CHEAPER} times fewer environment steps: a short one ({updates['short']} updates, schedules "
+        f"{CHEAPER} times shorter) and a narrow one ({report['arenas']['narrow']} arenas, with as many updates).",
         f"A score is the mean share of {report['games']} games won against `scripted` and of as many against `scripted:hard`, on "
-        f"maps that training never saw. Seeds of the proxies: {listed(report['proxy_seeds'])}; of the long runs: "
+        f"maps that training never saw. Seeds of the proxies: {listed(report['proxy_seeds'])}; of the whole runs: "
         f"{listed(report['seeds'])}.",
         "",
-        "| variant | proxy | long run |",
-        "| --- | --- | --- |",
+        f"| variant | {' | '.join(PROXIES)} | whole run |",
+        f"|{' --- |' * (len(KINDS) + 1)}",
     ]
     for name, found in scores.items():
-        lines.append(
-            f"| {name} | " + " | ".join(", ".join(f"{s:.1%}" for s in found[length]) for length in LENGTHS) + " |"
-        )
-    lines += ["", "| seeds of the proxy | Spearman's rank correlation | p, one-sided | pairs in one order |"]
-    lines += ["| --- | --- | --- | --- |"]
-    whole = {length: [float(np.mean(found[length])) for found in scores.values()] for length in LENGTHS}
-    rows = {"all, their mean": whole["proxy"]}
-    for number, seed in enumerate(report["proxy_seeds"] if len(report["proxy_seeds"]) > 1 else []):
-        rows[f"{seed} alone"] = [found["proxy"][number] for found in scores.values()]
-    for name, proxy in rows.items():
-        rank, p, pairs = agreement(proxy, whole["long"])
-        lines.append(f"| {name} | {rank:.2f} | {p:.3f} | {pairs:.0%} |")
+        lines.append(f"| {name} | " + " | ".join(", ".join(f"{s:.1%}" for s in found[kind]) for kind in KINDS) + " |")
+    several = len(report["proxy_seeds"]) > 1
+    rows = {}
+    for kind in PROXIES:
+        rows[f"{kind}, mean of its seeds" if several else kind] = (mean[kind], mean["long"])
+        for number, seed in enumerate(report["proxy_seeds"] if several else []):
+            rows[f"{kind}, seed {seed} alone"] = ([found[kind][number] for found in scores.values()], mean["long"])
+    lines += ["", *table("proxy", rows), ""]
     lines += [
-        "",
-        "The long runs themselves, looked at before their end, by the share of training games won in ten updates:",
+        "The whole runs themselves, looked at before their end, by the share of training games won in ten updates:",
         "",
     ]
-    lines += ["| up to update | Spearman's rank correlation | p, one-sided | pairs in one order |"]
-    lines += ["| --- | --- | --- | --- |"]
-    for update, won in report["training"].items():
-        rank, p, pairs = agreement([won[name] for name in scores], whole["long"])
-        lines.append(f"| {update} | {rank:.2f} | {p:.3f} | {pairs:.0%} |")
+    early = {update: ([won[name] for name in scores], mean["long"]) for update, won in report["training"].items()}
+    lines += table("up to update", early)
     if report.get("commit"):
         lines += ["", f"Commit {report['commit']}."]
     return "\n".join(lines) + "\n"
@@ -206,7 +227,7 @@ def page(report: dict[str, Any]) -> str:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--seeds", type=seed_argument, nargs="+", default=[0])
-    parser.add_argument("--proxy-seeds", type=seed_argument, nargs="+", help="those of the long runs without this")
+    parser.add_argument("--proxy-seeds", type=seed_argument, nargs="+", help="those of the whole runs without this")
     parser.add_argument("--games", type=int, default=400, help="against each opponent; an even number")
     parser.add_argument("--jobs", type=int, default=2, help="runs side by side, one thread each")
     parser.add_argument("--kernels", choices=KERNELS, default="native", help="what runs the simulation")
@@ -218,14 +239,14 @@ def main() -> None:
     if asked.jobs < 1:
         parser.error(f"--jobs must be 1 or more, got {asked.jobs}")
     commit = git_revision()
-    seeds = {"proxy": asked.proxy_seeds or asked.seeds, "long": asked.seeds}
+    seeds = {kind: asked.seeds if kind == "long" else asked.proxy_seeds or asked.seeds for kind in KINDS}
     jobs: dict[tuple[str, int, str], tuple[Path, TrainConfig]] = {}
-    for length in LENGTHS:
-        for seed in seeds[length]:
+    for kind, made in KINDS.items():
+        for seed in seeds[kind]:
             for name, changes in VARIANTS.items():
-                long = TrainConfig.cpu(seed=seed, devices=1, validation_every=0, kernels=asked.kernels, **changes)
-                config = long.validate() if length == "long" else shortened(long, SHORTER)
-                jobs[name, seed, length] = (folder_of(asked.work, name, length, config), config)
+                config = TrainConfig.cpu(seed=seed, devices=1, validation_every=0, kernels=asked.kernels, **changes)
+                config = made(config, CHEAPER)
+                jobs[name, seed, kind] = (folder_of(asked.work, name, kind, config), config)
     with ThreadPoolExecutor(asked.jobs) as pool:
         running = {key: pool.submit(score, *job, asked.games) for key, job in jobs.items()}
         try:
@@ -235,7 +256,7 @@ def main() -> None:
             pool.shutdown(wait=False, cancel_futures=True)
             raise
     scores = {
-        name: {length: [running[name, seed, length].result() for seed in seeds[length]] for length in LENGTHS}
+        name: {kind: [running[name, seed, kind].result() for seed in seeds[kind]] for kind in KINDS}
         for name in VARIANTS
     }
     training = {
@@ -250,8 +271,9 @@ def main() -> None:
         "commit": commit,
         "games": asked.games,
         "seeds": seeds["long"],
-        "proxy_seeds": seeds["proxy"],
-        "updates": {"long": TrainConfig.cpu().updates, "proxy": shortened(TrainConfig.cpu(), SHORTER).updates},
+        "proxy_seeds": seeds["short"],
+        "updates": {kind: made(TrainConfig.cpu(), CHEAPER).updates for kind, made in KINDS.items()},
+        "arenas": {kind: made(TrainConfig.cpu(), CHEAPER).arenas for kind, made in KINDS.items()},
         "scores": scores,
         "training": training,
     }

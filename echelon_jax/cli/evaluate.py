@@ -126,6 +126,11 @@ class EvaluateCommand:
             raise UsageError(f"fire-probability must be from 0 to 1, got {self.fire_probability}")
         checked(check_seed, self.seed)
         if not is_zoo_name(self.policy) and not self.policy.exists():
+            if is_agent_name(str(self.policy)):
+                match = f"echelon arena match {self.policy} OTHER"
+                raise UsageError(
+                    f"policy must be a run, a checkpoint or zoo:NAME; for the agent {self.policy} there is `{match}`"
+                )
             raise UsageError(f"there is no checkpoint at {self.policy}")
         if not self.opponents:
             raise UsageError("opponents must name at least one")

@@ -71,6 +71,7 @@ def test_an_unknown_flag_exits_non_zero(capsys: pytest.CaptureFixture[str]) -> N
 
 def test_a_missing_checkpoint_is_named(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     assert "no checkpoint" in refused(capsys, "evaluate", str(tmp_path / "nowhere"))
+    assert "`echelon arena match scripted:expert OTHER`" in refused(capsys, "evaluate", "scripted:expert")
 
 
 def test_a_foreign_directory_is_not_a_checkpoint(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""The benchmark that ranks short and long runs: what a proxy is, how a run is told to be one, how agreement is measured."""
+"""The benchmark that ranks cheap and whole runs: what a proxy is, how a run is told to be one, how agreement is measured."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ from echelon_jax.training.config import TrainConfig
 from echelon_jax.training.curriculum import parse
 
 TOOL = runpy.run_path(str(Path(__file__).parents[2] / "benchmarks" / "ranking.py"))
-shortened, agreement, page = TOOL["shortened"], TOOL["agreement"], TOOL["page"]
+shortened, narrowed, agreement, page = TOOL["shortened"], TOOL["narrowed"], TOOL["agreement"], TOOL["page"]
 training_command, folder_of = TOOL["training_command"], TOOL["folder_of"]
 PRESET = TrainConfig.cpu(devices=1, validation_every=0)
 
 
-def test_a_proxy_has_a_quarter_of_the_updates_and_every_schedule_a_quarter_as_long() -> None:
+def test_a_short_proxy_has_a_quarter_of_the_updates_and_every_schedule_a_quarter_as_long() -> None:
     proxy = shortened(PRESET, 4)
     for name in ("updates", "teacher_updates", "after_death_start", "after_death_ramp"):
         assert getattr(proxy, name) == getattr(PRESET, name) / 4
@@ -34,14 +34,27 @@ def test_a_proxy_has_a_quarter_of_the_updates_and_every_schedule_a_quarter_as_lo
     assert {f.name for f in dataclasses.fields(proxy) if getattr(proxy, f.name) != getattr(PRESET, f.name)} == same
 
 
+def test_a_narrow_proxy_has_a_quarter_of_the_arenas_and_else_all_that_the_whole_run_has() -> None:
+    proxy = narrowed(PRESET, 4)
+    assert proxy.arenas == PRESET.arenas / 4 and dataclasses.replace(proxy, arenas=PRESET.arenas) == PRESET
+
+
+def test_both_proxies_cost_a_quarter_of_the_environment_steps() -> None:
+    costs = [config.updates * config.decisions_per_update for config in (shortened(PRESET, 4), narrowed(PRESET, 4))]
+    assert costs == [PRESET.updates * PRESET.decisions_per_update / 4] * 2
+
+
 def test_what_is_off_stays_off() -> None:
     proxy = shortened(dataclasses.replace(PRESET, curriculum="", bank_swap_every=0, after_death_start=0), 4)
     assert (proxy.curriculum, proxy.bank_swap_every, proxy.after_death_start) == ("", 0, 0)
 
 
+@pytest.mark.parametrize("kind", TOOL["KINDS"])
 @pytest.mark.parametrize("changes", TOOL["VARIANTS"].values(), ids=TOOL["VARIANTS"].keys())
-def test_the_command_line_of_a_run_makes_its_configuration(changes: dict[str, object], tmp_path: Path) -> None:
-    config = shortened(dataclasses.replace(PRESET, **changes), 4)  # type: ignore[arg-type]
+def test_the_command_line_of_a_run_makes_its_configuration(
+    changes: dict[str, object], kind: str, tmp_path: Path
+) -> None:
+    config = TOOL["KINDS"][kind](dataclasses.replace(PRESET, **changes), 4)  # type: ignore[arg-type]
     command = parsed(training_command(tmp_path, config))
     assert command.configurations()[0] == config
     assert command.run_dir == tmp_path and command.resume and command.eval_games == 0
@@ -88,7 +101,7 @@ def test_after_a_failed_run_no_other_begins(monkeypatch: pytest.MonkeyPatch, tmp
     monkeypatch.setattr(subprocess, "run", failed)
     with pytest.raises(SystemExit, match=r"`echelon train` failed; .*train\.log has its output"):
         run_tool(monkeypatch, tmp_path, "--jobs", "1")
-    assert len(begun) < 2 * len(TOOL["VARIANTS"])
+    assert len(begun) < len(TOOL["KINDS"]) * len(TOOL["VARIANTS"])
 
 
 def test_equal_orders_agree_and_opposite_ones_do_not() -> None:
@@ -105,14 +118,19 @@ def test_one_neighbouring_pair_the_other_way_costs_one_pair_of_ten() -> None:
 
 
 def test_the_page_names_every_variant_with_every_score() -> None:
-    scores = {name: {"proxy": [0.1 * i, 0.2 - 0.01 * i], "long": [0.2 * i]} for i, name in enumerate("abcd")}
+    scores = {
+        name: {"short": [0.1 * i, 0.2 - 0.01 * i], "narrow": [0.5, 0.1 * i], "long": [0.2 * i]}
+        for i, name in enumerate("abcd")
+    }
     seeds = {"seeds": [7], "proxy_seeds": [7, 8]}
+    sizes = {"updates": {"short": 1, "narrow": 4, "long": 4}, "arenas": {"short": 8, "narrow": 2, "long": 8}}
     training = {2: {"a": 0.3, "b": 0.2, "c": 0.1, "d": 0.0}}
-    made = {"command": "python x", "games": 4, **seeds, "updates": {"proxy": 1, "long": 4}}
-    text = page({**made, "scores": scores, "training": training})
-    assert "| d | 30.0%, 17.0% | 60.0% |" in text
-    assert "| all, their mean | 1.00 | 0.042 | 100% |" in text
-    assert "| 8 alone | -1.00 | 1.000 | 0% |" in text
+    text = page({"command": "python x", "games": 4, **seeds, **sizes, "scores": scores, "training": training})
+    assert "| d | 30.0%, 17.0% | 50.0%, 30.0% | 60.0% |" in text
+    assert "| short, mean of its seeds | 1.00 | 0.042 | 100% |" in text
+    assert "| short, seed 8 alone | -1.00 | 1.000 | 0% |" in text
+    assert "| narrow, seed 8 alone | 1.00 | 0.042 | 100% |" in text
+    assert "| narrow, seed 7 alone | nan | 1.000 | 50% |" in text
     assert "| 2 | -1.00 | 1.000 | 0% |" in text
 
 
