@@ -45,6 +45,7 @@ VARIANTS: dict[str, dict[str, Any]] = {
 CHEAPER = 4  # by this a proxy has fewer environment steps
 OPPONENTS = ("scripted", "scripted:hard")
 EVALUATION_SEED = 1000
+GAMES = 400
 EARLIER = (45, 90, 120, 145)  # updates at which the long runs are looked at before their end
 
 
@@ -224,11 +225,19 @@ def page(report: dict[str, Any]) -> str:
     return "\n".join(lines) + "\n"
 
 
+def command_of(asked: argparse.Namespace) -> str:
+    """The command that the page names: what decides the results, without the places of one machine."""
+    words = ["python benchmarks/ranking.py --seeds", *map(str, asked.seeds)]
+    if asked.proxy_seeds:
+        words += ["--proxy-seeds", *map(str, asked.proxy_seeds)]
+    return " ".join([*words, *([f"--games {asked.games}"] if asked.games != GAMES else [])])
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--seeds", type=seed_argument, nargs="+", default=[0])
     parser.add_argument("--proxy-seeds", type=seed_argument, nargs="+", help="those of the whole runs without this")
-    parser.add_argument("--games", type=int, default=400, help="against each opponent; an even number")
+    parser.add_argument("--games", type=int, default=GAMES, help="against each opponent; an even number")
     parser.add_argument("--jobs", type=int, default=2, help="runs side by side, one thread each")
     parser.add_argument("--kernels", choices=KERNELS, default="native", help="what runs the simulation")
     parser.add_argument("--work", type=Path, default=Path("runs/ranking"))
@@ -267,7 +276,7 @@ def main() -> None:
         for update in EARLIER
     }
     report = {
-        "command": " ".join(["python benchmarks/ranking.py", *sys.argv[1:]]),
+        "command": command_of(asked),
         "commit": commit,
         "games": asked.games,
         "seeds": seeds["long"],

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import dataclasses
 import json
 import runpy
@@ -132,6 +133,11 @@ def test_the_page_names_every_variant_with_every_score() -> None:
     assert "| narrow, seed 8 alone | 1.00 | 0.042 | 100% |" in text
     assert "| narrow, seed 7 alone | nan | 1.000 | 50% |" in text
     assert "| 2 | -1.00 | 1.000 | 0% |" in text
+
+
+def test_the_page_names_the_command_without_places_of_a_machine() -> None:
+    asked = argparse.Namespace(seeds=[0, 1], proxy_seeds=[2], games=400, work=Path("/home/me/runs"))
+    assert TOOL["command_of"](asked) == "python benchmarks/ranking.py --seeds 0 1 --proxy-seeds 2"
 
 
 def test_an_early_look_takes_the_ten_updates_up_to_one(tmp_path: Path) -> None:
