@@ -17,7 +17,7 @@ import flax.struct
 import jax
 import jax.numpy as jnp
 import optax
-from jaxtyping import Array, Float32, Int32, Key
+from jaxtyping import Array, Bool, Float32, Int32, Key
 
 from echelon_jax.policies.network import Carry, Network, Params
 from echelon_jax.training import diagnostics, vector
@@ -34,6 +34,9 @@ class UpdateSchedule(flax.struct.PyTreeNode):
     learning_rate: Float32[Array, ""]
     entropy_coefficient: Float32[Array, ""]
     teacher_weight: Float32[Array, ""] | float = 0.0  # 0 without a teacher
+    led: Bool[Array, ""] | bool = (
+        False  # whether that weight is yet to fall: the policy may move further than PPO alone should
+    )
 
 
 def make_optimizer(max_grad_norm: float) -> optax.GradientTransformation:
@@ -176,8 +179,8 @@ def update(
             left, made = leave(params, optimizer_state, *x), do(params, optimizer_state, *x)
             params, optimizer_state, metrics = jax.tree.map(lambda old, new: jnp.where(stop, old, new), left, made)
         too_far = metrics.kl > 1.5 * config.target_kl
-        if batch.teacher_action is not None:  # a teacher moves the policy further than PPO alone should
-            too_far = too_far & (jnp.asarray(schedule.teacher_weight) == 0)
+        if batch.teacher_action is not None:
+            too_far = too_far & ~jnp.asarray(schedule.led)
         return (params, optimizer_state, stop | too_far), metrics
 
     keys = jax.random.split(noise_key, parts.shape[0])

@@ -18,7 +18,7 @@ import flax.struct
 import jax
 import jax.numpy as jnp
 import optax
-from jaxtyping import Array, Float32, Int32, Key
+from jaxtyping import Array, Bool, Float32, Int32, Key
 
 from echelon_jax import compiling
 from echelon_jax.agents.base import Agent, AgentParams, ObservingAgent
@@ -219,7 +219,9 @@ def make_train(
             average=averaging.begin(params, config.average_decay),
         )
 
-    teaching = optax.linear_schedule(config.teacher_weight if teacher else 0.0, 0.0, config.teacher_updates)
+    teaching = optax.linear_schedule(
+        config.teacher_weight if teacher else 0.0, config.teacher_end if teacher else 0.0, config.teacher_updates
+    )
     rate_end = config.learning_rate_end if config.anneal else 1.0
     rate = optax.linear_schedule(config.learning_rate, rate_end * config.learning_rate, config.updates)
     entropy = optax.linear_schedule(
@@ -231,7 +233,12 @@ def make_train(
             learning_rate=jnp.asarray(lowered * rate(update), jnp.float32),
             entropy_coefficient=jnp.asarray(entropy(update), jnp.float32),
             teacher_weight=jnp.asarray(teaching(update), jnp.float32),
+            led=led(update),
         )
+
+    def led(update: Int32[Array, ""]) -> Bool[Array, ""]:
+        """Whether a teacher still leads the policy: its weight is yet to fall."""
+        return jnp.asarray(teaching(update) > config.teacher_end)
 
     head_units = jnp.asarray(actor_critic.entropy_units, jnp.float32)
 
@@ -259,7 +266,7 @@ def make_train(
             read,
             head_units,
             across,
-            teaching(state.update) > 0,
+            led(state.update),
         )
         before = guard.Learner(state.params, state.optimizer, state.observation_moments, state.return_moments)
         fresh = optimizer.init(state.params)
