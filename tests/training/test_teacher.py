@@ -24,7 +24,7 @@ from echelon_jax.policies.normalize import empty_moments
 from echelon_jax.policies.original_network import OriginalNetwork
 from echelon_jax.runs.checkpoint import restore, save
 from echelon_jax.runs.memory import needs
-from echelon_jax.training import loss
+from echelon_jax.training import loss, ppo
 from echelon_jax.training.config import TrainConfig
 from echelon_jax.training.metrics import summarize
 from echelon_jax.training.rollout import begin, collect
@@ -182,6 +182,31 @@ def test_a_taught_run_goes_on_from_a_checkpoint_to_the_bit(tmp_path, monkeypatch
     assert again.runner_state.teacher_state.any()
     resumed, _ = trainer.run_updates(again, fake_params())
     assert not unequal((straight.params, straight.runner_state), (resumed.params, resumed.runner_state))
+
+
+@pytest.mark.parametrize("end", [0.0, 0.5])
+def test_after_its_updates_a_teacher_keeps_the_weight_that_is_left_to_it(monkeypatch, end):
+    monkeypatch.setattr("helpers.fake_env.Knowing", Knowing, raising=False)
+    taught = {"teacher": "helpers.fake_env:Knowing", "teacher_updates": 2, "teacher_end": end}
+    trainer = make_train(FakeEnv(), dataclasses.replace(TRAIN, **taught), CountingAgent())
+    state, metrics = trainer.run_updates(trainer.init(jax.random.key(0), fake_params()), fake_params())
+    assert summarize([metrics], 5)["update/imitation"] > 0
+    assert int(state.update) >= 2
+    _, metrics = trainer.run_updates(state, fake_params())
+    assert (summarize([metrics], 5)["update/imitation"] > 0) == (end > 0)
+
+
+@pytest.mark.parametrize("led", [True, False])
+def test_a_large_kl_stops_an_update_unless_a_teacher_leads(led):
+    config = dataclasses.replace(small.CONFIG, target_kl=1e-9)
+    schedule = ppo.UpdateSchedule(jnp.float32(1e-2), jnp.float32(0.01), jnp.float32(0.5), jnp.asarray(led))
+    carries = jax.tree.map(lambda x: x[None], small.CARRY)
+
+    def run(batch):
+        given = small.NETWORK, config, small.OPTIMIZER, schedule, small.PARAMS, small.OPTIMIZER.init(small.PARAMS)
+        return ppo.update(*given, carries, batch, jax.random.key(0))[2]
+
+    assert jax.jit(run)(taught_batch()).stopped.any() == (not led)
 
 
 def test_what_the_action_mask_forbids_is_not_learnt():

@@ -250,6 +250,10 @@ def test_an_unwritable_place_is_refused(saved, tmp_path):
     ("change", "message"),
     [
         ({"arenas": 7}, "arenas must be a multiple of 2"),
+        (
+            {"teacher_weight": 0.5, "teacher_end": 0.75},
+            r"teacher_end must be at most teacher_weight \(0.5\), got 0.75",
+        ),
         ({"arenas": 10, "minibatches": 4}, r"arenas must be a multiple of minibatches \(4\), got 10"),
         ({"updates": 7, "updates_per_call": 2}, "updates must be a multiple of updates_per_call"),
         ({"gamma": 1.5}, "gamma must be a number from 0 to 1, got 1.5"),
