@@ -308,8 +308,8 @@ class TrainConfig:
             "after_death_ramp": 32,
         }
         # By exploring alone a team takes some hundred updates to win half of its games, with a teacher thirteen (one seed each).
-        # The expert holds the zone for three quarters of its time. What is left of its weight at the end keeps a team there; five
-        # times as much costs a twentieth of the games.
+        # The expert holds the zone for three quarters of its time. What is left of its weight at the end keeps a team there, for a
+        # hundredth of the games; five times as much costs a twentieth (docs/results/learning.md).
         teacher: dict[str, Any] = {"teacher": "scripted:expert", "teacher_updates": 100, "teacher_end": 0.01}
         given = {**sizes, **worlds, **update, **decay, **result, **teacher, "validation_every": 50}
         return cls(**{**given, **overrides})
