@@ -46,7 +46,7 @@ CHEAPER = 4  # by this a proxy has fewer environment steps
 OPPONENTS = ("scripted", "scripted:hard")
 EVALUATION_SEED = 1000
 GAMES = 400
-EARLIER = (45, 90, 120, 145)  # updates at which the long runs are looked at before their end
+EARLIER = (45, 90, 120, 145)  # updates at which the whole runs are looked at before their end
 
 
 def shortened(config: TrainConfig, factor: int) -> TrainConfig:
@@ -76,7 +76,7 @@ def whole(config: TrainConfig, factor: int) -> TrainConfig:
 
 
 # How a variant is trained; all but the last are proxies of it.
-KINDS: dict[str, Callable[[TrainConfig, int], TrainConfig]] = {"short": shortened, "narrow": narrowed, "long": whole}
+KINDS: dict[str, Callable[[TrainConfig, int], TrainConfig]] = {"short": shortened, "narrow": narrowed, "whole": whole}
 PROXIES = tuple(KINDS)[:-1]
 
 
@@ -195,7 +195,7 @@ def page(report: dict[str, Any]) -> str:
     lines = [
         "# Does a cheap run rank changes as the whole run does?",
         "",
-        f"`{report['command']}`: variants of the `cpu` preset ({updates['long']} updates of {report['arenas']['long']} arenas) and "
+        f"`{report['command']}`: variants of the `cpu` preset ({updates['whole']} updates of {report['arenas']['whole']} arenas) and "
         f"two proxies of each with {CHEAPER} times fewer environment steps: a short one ({updates['short']} updates, schedules "
         f"{CHEAPER} times shorter) and a narrow one ({report['arenas']['narrow']} arenas, with as many updates).",
         f"A score is the mean share of {report['games']} games won against `scripted` and of as many against `scripted:hard`, on "
@@ -210,15 +210,15 @@ def page(report: dict[str, Any]) -> str:
     several = len(report["proxy_seeds"]) > 1
     rows = {}
     for kind in PROXIES:
-        rows[f"{kind}, mean of its seeds" if several else kind] = (mean[kind], mean["long"])
+        rows[f"{kind}, mean of its seeds" if several else kind] = (mean[kind], mean["whole"])
         for number, seed in enumerate(report["proxy_seeds"] if several else []):
-            rows[f"{kind}, seed {seed} alone"] = ([found[kind][number] for found in scores.values()], mean["long"])
+            rows[f"{kind}, seed {seed} alone"] = ([found[kind][number] for found in scores.values()], mean["whole"])
     lines += ["", *table("proxy", rows), ""]
     lines += [
         "The whole runs themselves, looked at before their end, by the share of training games won in ten updates:",
         "",
     ]
-    early = {update: ([won[name] for name in scores], mean["long"]) for update, won in report["training"].items()}
+    early = {update: ([won[name] for name in scores], mean["whole"]) for update, won in report["training"].items()}
     lines += table("up to update", early)
     if report.get("commit"):
         lines += ["", f"Commit {report['commit']}."]
@@ -248,7 +248,7 @@ def main() -> None:
     if asked.jobs < 1:
         parser.error(f"--jobs must be 1 or more, got {asked.jobs}")
     commit = git_revision()
-    seeds = {kind: asked.seeds if kind == "long" else asked.proxy_seeds or asked.seeds for kind in KINDS}
+    seeds = {kind: asked.seeds if kind == "whole" else asked.proxy_seeds or asked.seeds for kind in KINDS}
     jobs: dict[tuple[str, int, str], tuple[Path, TrainConfig]] = {}
     for kind, made in KINDS.items():
         for seed in seeds[kind]:
@@ -270,7 +270,7 @@ def main() -> None:
     }
     training = {
         update: {
-            name: float(np.mean([seen_in_training(jobs[name, seed, "long"][0], update) for seed in seeds["long"]]))
+            name: float(np.mean([seen_in_training(jobs[name, seed, "whole"][0], update) for seed in seeds["whole"]]))
             for name in VARIANTS
         }
         for update in EARLIER
@@ -279,7 +279,7 @@ def main() -> None:
         "command": command_of(asked),
         "commit": commit,
         "games": asked.games,
-        "seeds": seeds["long"],
+        "seeds": seeds["whole"],
         "proxy_seeds": seeds["short"],
         "updates": {kind: made(TrainConfig.cpu(), CHEAPER).updates for kind, made in KINDS.items()},
         "arenas": {kind: made(TrainConfig.cpu(), CHEAPER).arenas for kind, made in KINDS.items()},

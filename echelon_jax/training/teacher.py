@@ -1,7 +1,7 @@
 """A teacher: an agent whose actions the learner imitates for a while, in the states that the learner itself reaches.
 
-The loss gets a term, the teacher's weight times minus the log-prob of the teacher's action. The weight falls to 0 over the first
-updates, and PPO goes on alone. Nobody plays the teacher's actions, so the learner is taught in its own states.
+The loss gets a term, the teacher's weight times minus the log-prob of the teacher's action. The weight falls to `teacher_end`
+over the first updates. Nobody plays the teacher's actions, so the learner is taught in its own states.
 
 Sources: S. Ross and others, "A Reduction of Imitation Learning and Structured Prediction to No-Regret Online Learning" (DAgger,
 2011); S. Schmitt and others, "Kickstarting Deep Reinforcement Learning" (2018).

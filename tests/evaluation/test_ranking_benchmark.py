@@ -63,9 +63,9 @@ def test_the_command_line_of_a_run_makes_its_configuration(
 
 def test_another_configuration_lies_elsewhere() -> None:
     """So that no run of an earlier preset is taken for one of today's."""
-    one = folder_of(Path("work"), "one epoch", "long", PRESET)
-    assert one == folder_of(Path("work"), "one epoch", "long", PRESET)
-    assert one != folder_of(Path("work"), "one epoch", "long", dataclasses.replace(PRESET, gamma=0.9))
+    one = folder_of(Path("work"), "one epoch", "whole", PRESET)
+    assert one == folder_of(Path("work"), "one epoch", "whole", PRESET)
+    assert one != folder_of(Path("work"), "one epoch", "whole", dataclasses.replace(PRESET, gamma=0.9))
 
 
 def run_tool(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, *arguments: str) -> None:
@@ -120,11 +120,11 @@ def test_one_neighbouring_pair_the_other_way_costs_one_pair_of_ten() -> None:
 
 def test_the_page_names_every_variant_with_every_score() -> None:
     scores = {
-        name: {"short": [0.1 * i, 0.2 - 0.01 * i], "narrow": [0.5, 0.1 * i], "long": [0.2 * i]}
+        name: {"short": [0.1 * i, 0.2 - 0.01 * i], "narrow": [0.5, 0.1 * i], "whole": [0.2 * i]}
         for i, name in enumerate("abcd")
     }
     seeds = {"seeds": [7], "proxy_seeds": [7, 8]}
-    sizes = {"updates": {"short": 1, "narrow": 4, "long": 4}, "arenas": {"short": 8, "narrow": 2, "long": 8}}
+    sizes = {"updates": {"short": 1, "narrow": 4, "whole": 4}, "arenas": {"short": 8, "narrow": 2, "whole": 8}}
     training = {2: {"a": 0.3, "b": 0.2, "c": 0.1, "d": 0.0}}
     text = page({"command": "python x", "games": 4, **seeds, **sizes, "scores": scores, "training": training})
     assert "| d | 30.0%, 17.0% | 50.0%, 30.0% | 60.0% |" in text
