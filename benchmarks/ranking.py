@@ -195,9 +195,9 @@ def page(report: dict[str, Any]) -> str:
     lines = [
         "# Does a cheap run rank changes as the whole run does?",
         "",
-        f"`{report['command']}`: variants of the `cpu` preset ({updates['whole']} updates of {report['arenas']['whole']} arenas) and "
-        f"two proxies of each with {CHEAPER} times fewer environment steps: a short one ({updates['short']} updates, schedules "
-        f"{CHEAPER} times shorter) and a narrow one ({report['arenas']['narrow']} arenas, with as many updates).",
+        f"`{report['command']}`: variants of the `cpu` preset ({updates['whole']} updates of {report['arenas']['whole']} arenas) "
+        f"and two proxies of each with {CHEAPER} times fewer environment steps: a short one ({updates['short']} updates, "
+        f"schedules {CHEAPER} times shorter) and a narrow one ({report['arenas']['narrow']} arenas, with as many updates).",
         f"A score is the mean share of {report['games']} games won against `scripted` and of as many against `scripted:hard`, on "
         f"maps that training never saw. Seeds of the proxies: {listed(report['proxy_seeds'])}; of the whole runs: "
         f"{listed(report['seeds'])}.",
