@@ -39,7 +39,9 @@ def play(asked: argparse.Namespace) -> None:
 
     env, params = echelon_jax.make(asked.game, worlds=16, rules=asked.rules)
     sizes = {"arenas": asked.arenas, "rollout_steps": asked.steps, "epochs": 4, "minibatches": 4}
-    trainer = make_train(env, TrainConfig(**sizes, hidden=128, lstm=128, network=asked.network, updates=asked.updates))
+    widths = {"hidden": 128, "lstm": 128, "network": asked.network}
+    # JaxMARL does every gradient step, so this learner leaves none out either.
+    trainer = make_train(env, TrainConfig(**sizes, **widths, updates=asked.updates, target_kl=0.0))
     state = trainer.init(jax.random.key(0), params)
     while True:
         state, metrics = trainer.run_updates(state, params)

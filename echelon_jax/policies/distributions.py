@@ -16,9 +16,17 @@ SQUASH_EPSILON = 1e-6  # actions of imported data are clamped this far inside (-
 HALF_LOG_TWO_PI = 0.5 * math.log(2 * math.pi)
 
 
+def softplus(x: Float32[Array, "*batch"]) -> Float32[Array, "*batch"]:
+    """Return log(1 + e^x) with an error of 1e-7 at most besides the rounding of x.
+
+    `jax.nn.softplus` has the digits of results near 0 as well. Its log1p costs some 3 % of an update on a CPU.
+    """
+    return jnp.maximum(x, 0.0) + jnp.log(1.0 + jnp.exp(-jnp.abs(x)))
+
+
 def log_det(u: Float32[Array, "*batch actions"]) -> Float32[Array, "*batch actions"]:
     """Return log(1 - tanh(u)^2) per component as 2 (log 2 - u - softplus(-2u)), finite for every finite u."""
-    return 2.0 * (math.log(2.0) - u - jax.nn.softplus(-2.0 * u))
+    return 2.0 * (math.log(2.0) - u - softplus(-2.0 * u))
 
 
 def from_action(action: Float32[Array, "*batch actions"]) -> Float32[Array, "*batch actions"]:

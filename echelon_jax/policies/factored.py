@@ -14,7 +14,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float32, Key
 
 from echelon_jax.draws import in_a_row
-from echelon_jax.policies.distributions import HALF_LOG_TWO_PI, log_det
+from echelon_jax.policies.distributions import HALF_LOG_TWO_PI, log_det, softplus
 from echelon_jax.policies.heads import BERNOULLI, GAUSSIAN, Head, Heads
 
 MASKED_LOGIT = -1e4  # logit of an illegal choice
@@ -108,7 +108,7 @@ class Factored(flax.struct.PyTreeNode):
                 z = (x - output) * jnp.exp(-log_std)
                 parts.append(_last_sum(-(0.5 * z * z + log_std + HALF_LOG_TWO_PI), action_mask))
             elif head.kind == BERNOULLI:
-                parts.append(_last_sum(x * output - jax.nn.softplus(output), action_mask))
+                parts.append(_last_sum(x * output - softplus(output), action_mask))
             else:
                 chosen = x == jnp.arange(head.size)
                 parts.append(_last_sum(jax.nn.log_softmax(self._logits(head)), chosen))
@@ -166,7 +166,7 @@ class Factored(flax.struct.PyTreeNode):
                 each = 0.5 + HALF_LOG_TWO_PI + log_std + log_det(u) - _LOG_2
                 parts.append(_last_sum(each, action_mask) / jnp.maximum(count, 1.0))
             elif head.kind == BERNOULLI:
-                each = jax.nn.softplus(output) - output * jax.nn.sigmoid(output)
+                each = softplus(output) - output * jax.nn.sigmoid(output)
                 parts.append(_last_sum(each, action_mask) / (_LOG_2 * jnp.maximum(count, 1.0)))
             else:
                 log_p = jax.nn.log_softmax(self._logits(head))

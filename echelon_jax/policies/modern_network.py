@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
+from itertools import accumulate
 from typing import Any
 
 import jax
@@ -22,6 +23,7 @@ import numpy as np
 from flax import linen as nn
 from jaxtyping import Array, Bool, Float32, Key
 
+from echelon_jax.policies.dense import Dense
 from echelon_jax.policies.distributions import LOG_STD_RANGE
 from echelon_jax.policies.factored import MASKED_LOGIT, Factored
 from echelon_jax.policies.features import Features, Observation
@@ -57,8 +59,8 @@ class ModernModule(nn.Module):
     def setup(self) -> None:
         """Declare the layers: orthogonal kernels, zero biases but the forget gate's."""
 
-        def dense(size: int, gain: float = math.sqrt(2.0), bias: bool = True) -> nn.Dense:
-            return nn.Dense(size, use_bias=bias, kernel_init=nn.initializers.orthogonal(gain))
+        def dense(size: int, gain: float = math.sqrt(2.0), bias: bool = True) -> Dense:
+            return Dense(size, nn.initializers.orthogonal(gain), bias)
 
         self.self_layer = dense(self.hidden)
         groups = self._sets()
@@ -155,8 +157,7 @@ class ModernModule(nn.Module):
         for i, (layer, (start, stop)) in enumerate(zip(self.plane_layers, structure.planes, strict=True)):
             parts.append(self._seen(f"plane_layers_{i}", nn.relu(layer(own[..., start:stop]))))
         arena = self._seen("shared_layer", nn.relu(self.shared_layer(observation.shared.astype(jnp.float32))))
-        parts.append(jnp.broadcast_to(arena[..., None, :], (*own.shape[:-1], arena.shape[-1])))
-        x = self.trunk_layer(jnp.concatenate(parts, -1))
+        x = self.trunk_layer(jnp.concatenate(parts, -1), arena[..., None, :])
         if self.layer_norm:
             x = self.norm_before(x)
         alive = (own[..., structure.alive[0] : structure.alive[1]] > 0).any(-1)
@@ -186,14 +187,13 @@ class ModernModule(nn.Module):
     ) -> tuple[Factored, Array]:
         """Return the distribution over raw actions, and the memory as the critic reads it."""
         y = self.norm_after(h) if self.layer_norm else h
-        flat = self.head_layer(y)
-        outputs, log_stds, first = {}, {}, 0
+        sizes = self._outputs()
+        flat = jnp.split(self.head_layer(y), list(accumulate(sizes.values()))[:-1], -1)
+        outputs, log_stds = {}, {}
         low, high = LOG_STD_RANGE
         share = (self.initial_log_std - low) / (high - low)
         middle = math.log(min(max(share, 1e-3), 1 - 1e-3) / (1 - min(max(share, 1e-3), 1 - 1e-3)))
-        for name, size in self._outputs().items():
-            part = flat[..., first : first + size]
-            first += size
+        for name, part in zip(sizes, flat, strict=True):
             kind = self.heads[name].kind
             if kind == GAUSSIAN:
                 mean, spread = jnp.split(part, 2, -1)
@@ -208,9 +208,9 @@ class ModernModule(nn.Module):
                 outputs[name] = part
         return Factored(self.heads, outputs, log_stds, action_mask), y
 
-    def critic(self, view: Float32[Array, "*batch mechs view"]) -> Float32[Array, "*batch mechs"]:
-        """Return the value of every mech, dead or alive, in units of the return statistics."""
-        return self.value_layer(nn.relu(self.value_hidden(view)))[..., 0]
+    def critic(self, *view: Float32[Array, "... _"]) -> Float32[Array, "*batch mechs"]:
+        """Return the value of every mech, dead or alive, in units of the return statistics, from the parts of its view."""
+        return self.value_layer(nn.relu(self.value_hidden(*view)))[..., 0]
 
     def everything(self, carry: Carry, observation: Observation, reset: Bool[Array, "arenas mechs"]) -> Any:
         """Run one step of all layers."""
@@ -218,16 +218,16 @@ class ModernModule(nn.Module):
         carry = self.cell(carry, x, reset)
         assert observation.action_mask is not None
         distribution, y = self.act(carry.h, targets, observation.action_mask)
-        return carry, distribution, self.critic(team_view(y, alive) if self.team_critic else y)
+        return carry, distribution, self.critic(*(team_view(y, alive) if self.team_critic else (y,)))
 
 
 def team_view(
     y: Float32[Array, "*batch mechs lstm"], alive: Bool[Array, "*batch mechs"]
-) -> Float32[Array, "*batch mechs view"]:
-    """Return what the team critic reads: a mech's memory, the mean memory of its living team mates, and whether it lives."""
+) -> tuple[Float32[Array, "*batch mechs lstm"], Float32[Array, "*batch 1 lstm"], Float32[Array, "*batch mechs 1"]]:
+    """Return what the team critic reads: a mech's memory, the mean memory of the team's living mechs, and whether it lives."""
     lives = alive[..., None].astype(jnp.float32)
     living = (y * lives).sum(-2, keepdims=True) / jnp.maximum(lives.sum(-2, keepdims=True), 1.0)
-    return jnp.concatenate([y, jnp.broadcast_to(living, y.shape), lives], -1)
+    return y, living, lives
 
 
 @dataclasses.dataclass(frozen=True)
@@ -364,8 +364,10 @@ class ModernNetwork:
         self, params: Params, h: Array, targets: Array, alive: Array, action_mask: Any
     ) -> tuple[Factored, Array]:
         distribution, y = self._rows("act", params, h.ndim - 2, h, targets, action_mask)
-        view = team_view(y, alive) if self.team_critic else y
-        return distribution, self._rows("critic", params, h.ndim - 2, view)
+        view: tuple[Array, ...] = team_view(y, alive) if self.team_critic else (y,)
+        if self.class_networks:  # the mechs of a class are taken from every part
+            view = tuple(jnp.broadcast_to(part, (*y.shape[:-1], part.shape[-1])) for part in view)
+        return distribution, self._rows("critic", params, h.ndim - 2, *view)
 
     def _rows(self, method: str, params: Params, lead: int, *inputs: Any) -> Any:
         return self._by_class(lambda p, *rows: self._call(method, p, *rows), params, lead, *inputs)

@@ -21,6 +21,7 @@ import jax.numpy as jnp
 from flax import linen as nn
 from jaxtyping import Array, Bool, Float32, Key
 
+from echelon_jax.policies.dense import product
 from echelon_jax.policies.distributions import LOG_STD_RANGE, SquashedGaussian
 from echelon_jax.policies.features import Features, Observation
 from echelon_jax.policies.lstm import lstm_sequence, lstm_step
@@ -73,10 +74,10 @@ class ActorCriticLSTM(nn.Module):
 
     def encode(self, observation: Observation) -> Float32[Array, "*batch arenas mechs hidden"]:
         """Return the input of the LSTM."""
-        own = observation.own @ self.features.own_of(self.kernel_0, 0)
-        arena = observation.shared.astype(jnp.float32) @ self.features.shared_of(self.kernel_0, 0) + self.bias_0
+        own = product(observation.own, self.features.own_of(self.kernel_0, 0))
+        arena = product(observation.shared.astype(jnp.float32), self.features.shared_of(self.kernel_0, 0)) + self.bias_0
         x = jnp.tanh(own + arena[..., None, :])
-        return jnp.tanh(x @ self.kernel_1 + self.bias_1)
+        return jnp.tanh(product(x, self.kernel_1) + self.bias_1)
 
     def cell(self, carry: Carry, x: Float32[Array, "arenas mechs hidden"], reset: Bool[Array, "arenas mechs"]) -> Carry:
         """Return the memory after reading x; where `reset` it starts from zeros (docs/spec/learner.md 2.3)."""
@@ -91,7 +92,7 @@ class ActorCriticLSTM(nn.Module):
     def heads(self, y: Float32[Array, "*batch lstm"]) -> tuple[SquashedGaussian, Float32[Array, "*batch"]]:
         """Return the distribution of actions and the value (in units of the return statistics)."""
         log_std = jnp.clip(self.raw_log_std, *LOG_STD_RANGE)
-        mean = y @ self.kernel_mean + self.bias_mean
+        mean = product(y, self.kernel_mean) + self.bias_mean
         return SquashedGaussian(mean, log_std), y @ self.kernel_value[:, 0] + self.bias_value[0]
 
     def everything(
