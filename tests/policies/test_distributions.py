@@ -5,7 +5,15 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from echelon_jax.policies.distributions import SQUASH_EPSILON, SquashedGaussian, from_action, log_det
+from echelon_jax.policies.distributions import SQUASH_EPSILON, SquashedGaussian, from_action, log_det, softplus
+
+
+def test_softplus_and_its_slope_are_right_to_float32():
+    x = np.linspace(-40.0, 40.0, 1001)
+    near = {"rtol": 3e-7, "atol": 1.5e-7}
+    np.testing.assert_allclose(softplus(jnp.asarray(x, jnp.float32)), np.logaddexp(0.0, x), **near)
+    slope = jax.vmap(jax.grad(softplus))(jnp.asarray(x, jnp.float32))
+    np.testing.assert_allclose(slope, 1.0 / (1.0 + np.exp(-x)), **near)
 
 
 def test_log_det_is_log_of_the_slope_of_tanh():
