@@ -23,7 +23,7 @@ import numpy as np
 from flax import linen as nn
 from jaxtyping import Array, Bool, Float32, Key
 
-from echelon_jax.policies.dense import Dense
+from echelon_jax.policies.dense import Dense, together
 from echelon_jax.policies.distributions import LOG_STD_RANGE
 from echelon_jax.policies.factored import MASKED_LOGIT, Factored
 from echelon_jax.policies.features import Features, Observation
@@ -121,15 +121,15 @@ class ModernModule(nn.Module):
     # -- Before the memory -------------------------------------------------------------------------------------------------
 
     def _pool(
-        self, i: int, group: Slots, own: Array, me: Array
+        self, i: int, group: Slots, own: Array, viewed: Array, asks: Array | None
     ) -> tuple[Float32[Array, "*batch pooled"], Float32[Array, "*batch slots width"]]:
         rows = own[..., group.start : group.stop].reshape(*own.shape[:-1], group.number, group.width)
         used = rows[..., group.flag] > 0
-        embedded = nn.relu(self.slot_layers[i](rows) + self.viewer_layers[i](me)[..., None, :])
+        embedded = nn.relu(self.slot_layers[i](rows) + viewed[..., None, :])
         embedded = jnp.where(used[..., None], embedded, 0.0)
-        if self.attention:
+        if asks is not None:
             # Written as products and sums: a batch of tiny matrix products is slow on a CPU.
-            asked = (embedded * self.ask_layers[i](me)[..., None, :]).sum(-1) * (1.0 / math.sqrt(self.slot_width))
+            asked = (embedded * asks[..., None, :]).sum(-1) * (1.0 / math.sqrt(self.slot_width))
             near = self.near[i]
             if near is not None:
                 asked = asked + near * rows[..., group.nearness]
@@ -147,8 +147,11 @@ class ModernModule(nn.Module):
         numbers = jnp.concatenate([own[..., start:stop] for start, stop in sorted(runs)], -1)
         me = self._seen("self_layer", nn.relu(self.self_layer(numbers)))
         parts, targets = [me], None
-        for i, group in enumerate(self._sets()):
-            pooled, embedded = self._pool(i, group, own, me)
+        groups = self._sets()
+        read = together(me, *self.viewer_layers, *(self.ask_layers if self.attention else ()))
+        for i, group in enumerate(groups):
+            asks = read[len(groups) + i] if self.attention else None
+            pooled, embedded = self._pool(i, group, own, read[i], asks)
             self._seen(f"slot_layers_{i}", embedded)
             parts.append(pooled)
             if group.name == structure.targets:
@@ -188,7 +191,8 @@ class ModernModule(nn.Module):
         """Return the distribution over raw actions, and the memory as the critic reads it."""
         y = self.norm_after(h) if self.layer_norm else h
         sizes = self._outputs()
-        flat = jnp.split(self.head_layer(y), list(accumulate(sizes.values()))[:-1], -1)
+        joined, pointer = together(y, self.head_layer, self.pointer_layer)
+        flat = jnp.split(joined, list(accumulate(sizes.values()))[:-1], -1)
         outputs, log_stds = {}, {}
         low, high = LOG_STD_RANGE
         share = (self.initial_log_std - low) / (high - low)
@@ -201,7 +205,7 @@ class ModernModule(nn.Module):
                 # Always inside its range, with a gradient everywhere.
                 log_stds[name] = low + (high - low) * nn.sigmoid(spread + middle)
             elif name == "target":
-                pointed = (targets * self.pointer_layer(y)[..., None, :]).sum(-1)
+                pointed = (targets * pointer[..., None, :]).sum(-1)
                 outputs[name] = jnp.concatenate([part, pointed], -1)
             else:
                 assert kind == CATEGORICAL or part.shape[-1] == len(self.heads.triggers)

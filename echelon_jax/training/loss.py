@@ -357,8 +357,9 @@ def loss_and_metrics(
 
 
 def take_sequences(batch: Batch, some: Int32[Array, " some"]) -> Batch:
-    """Return the sequences with the given indices; sequences are axis 1 of every field."""
-    return jax.tree.map(lambda x: jnp.take(x, some, axis=1), batch)
+    """Return the sequences with the given indices, which must be in range; sequences are axis 1 of every field."""
+    # Other modes compare every entry's index with the range.
+    return jax.tree.map(lambda x: jnp.take(x, some, axis=1, mode="clip"), batch)
 
 
 def gradient(

@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 from flax import linen as nn
 
-from echelon_jax.policies.dense import Dense, product
+from echelon_jax.policies import dense
+from echelon_jax.policies.dense import Dense, product, together
 
 ARENAS, MECHS, OUTPUTS = 3, 4, 5
 
@@ -16,6 +17,12 @@ def parts():
     """What two mechs' layers give, the second shared by an arena's mechs."""
     keys = jax.random.split(jax.random.key(0), 2)
     return jax.random.normal(keys[0], (2, ARENAS, MECHS, 6)), jax.random.normal(keys[1], (2, ARENAS, 1, 3))
+
+
+@pytest.fixture(params=[1, dense.FEW_ROWS], ids=["many rows", "few rows"], autouse=True)
+def few(request, monkeypatch):
+    """Each rule holds for parts that are multiplied on their own and for parts that are put side by side."""
+    monkeypatch.setattr(dense, "FEW_ROWS", request.param)
 
 
 def joined(own, shared):
@@ -56,6 +63,28 @@ def test_gradients_of_parts_are_those_of_the_joined_input(parts):
     found = jax.grad(lambda p, *x: (jnp.sin(layer.apply(p, *x)) * weight).sum(), (0, 1, 2))(params, *parts)
     expected = jax.grad(lambda p, *x: (jnp.sin(plain.apply(p, joined(*x))) * weight).sum(), (0, 1, 2))(params, *parts)
     jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-4, atol=1e-4), found, expected)
+
+
+def test_a_part_of_one_number_counts_as_any_other(parts):
+    one = parts[0][..., :1]
+    layer, plain = Dense(OUTPUTS, nn.initializers.normal(1.0)), nn.Dense(OUTPUTS)
+    params = layer.init(jax.random.key(8), parts[0], one)
+    expected = plain.apply(params, joined(parts[0], one))
+    np.testing.assert_allclose(layer.apply(params, parts[0], one), expected, rtol=1e-5, atol=1e-5)
+
+
+def test_layers_together_give_what_each_gives_alone(parts):
+    class Pair(nn.Module):
+        def setup(self):
+            self.first = Dense(3, nn.initializers.normal(1.0))
+            self.second = Dense(4, nn.initializers.normal(1.0), use_bias=False)
+
+        def __call__(self, x):
+            return together(x, self.first, self.second), [self.first(x), self.second(x)]
+
+    params = jax.tree.map(lambda x: x + 0.1, Pair().init(jax.random.key(9), parts[0]))
+    for one, other in zip(*Pair().apply(params, parts[0]), strict=True):
+        np.testing.assert_allclose(one, other, rtol=1e-5, atol=1e-5)
 
 
 def test_a_layer_without_bias_has_a_kernel_only(parts):
