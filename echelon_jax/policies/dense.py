@@ -14,7 +14,7 @@ import jax.numpy as jnp
 from flax import linen as nn
 from jaxtyping import Array, Float32
 
-FEW_ROWS = 2048  # below it parts are put side by side: fewer kernels count for more than a smaller product
+FEW_ROWS = 2048  # below it parts are put side by side: on a GPU fewer launches count for more than a smaller product
 
 
 @jax.custom_vjp
@@ -39,7 +39,7 @@ product.defvjp(_forward, _backward)
 
 
 class Dense(nn.Module):
-    """x @ kernel + bias, where x may come in parts: what all mechs of an arena share is multiplied once.
+    """x @ kernel + bias, where x may come in parts: what all mechs of an arena share is multiplied once, if there are many rows.
 
     The parameters are those of `flax.linen.Dense` that reads the parts side by side.
     """
@@ -69,7 +69,7 @@ class Dense(nn.Module):
 
 
 def _of_part(x: Array, kernel: Array) -> Array:
-    """The product; with a single input it is one of numbers, which needs no kernel of its own."""
+    """The product. With a single input it is an elementwise one, which a GPU needs no launch of its own for."""
     return x * kernel[0] if x.shape[-1] == 1 else product(x, kernel)
 
 
