@@ -92,8 +92,9 @@ class ActorCriticLSTM(nn.Module):
     def heads(self, y: Float32[Array, "*batch lstm"]) -> tuple[SquashedGaussian, Float32[Array, "*batch"]]:
         """Return the distribution of actions and the value (in units of the return statistics)."""
         log_std = jnp.clip(self.raw_log_std, *LOG_STD_RANGE)
-        mean = product(y, self.kernel_mean) + self.bias_mean
-        return SquashedGaussian(mean, log_std), y @ self.kernel_value[:, 0] + self.bias_value[0]
+        both = product(y, jnp.concatenate([self.kernel_mean, self.kernel_value], -1))
+        mean, value = jnp.split(both, [self.action_size], -1)
+        return SquashedGaussian(mean + self.bias_mean, log_std), value[..., 0] + self.bias_value[0]
 
     def everything(
         self, carry: Carry, observation: Observation, reset: Bool[Array, "arenas mechs"]
