@@ -30,6 +30,12 @@ def kept(state):
     return jax.tree.map(lambda x: x.copy(), state)
 
 
+def almost_equal(one, other):
+    if jax.dtypes.issubdtype(one.dtype, jax.dtypes.prng_key):
+        one, other = jax.random.key_data(one), jax.random.key_data(other)
+    np.testing.assert_allclose(one, other, rtol=1e-5, atol=1e-6)
+
+
 @pytest.fixture(scope="module")
 def trainer():
     return made(AVERAGED)
@@ -62,7 +68,8 @@ def test_what_is_learnt_is_the_same_with_and_without(states):
     assert state.average is None and state.playing is state.params
     for _ in range(3):
         state, _ = plain.run_updates(state, PARAMS)
-    assert same(state, states[-1].replace(average=None))
+    # Two programs, which XLA may fuse differently: up to the last bits.
+    jax.tree.map(almost_equal, state, states[-1].replace(average=None))
 
 
 def test_a_checkpoint_plays_with_the_average_and_goes_on_bit_for_bit(trainer, states, tmp_path):
