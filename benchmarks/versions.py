@@ -19,7 +19,7 @@ from typing import Any
 
 PROGRAMS = {
     "original": "the original's game, 60x60, 32 arenas of 64 decisions, 4 epochs, network original, XLA",
-    "train": "the program of `echelon bench --which train`, native kernels",
+    "train": "the program of `echelon bench --which train` with every gradient step done, native kernels",
     "preset": "the cpu preset on one device, native kernels",
 }
 
@@ -44,7 +44,7 @@ def original() -> tuple[Any, Any]:
 
 
 def train() -> tuple[Any, Any]:
-    """The environment and the configuration of the program `train`, without a limit to the KL."""
+    """The environment and the configuration of the program `train`; without a limit to the KL every update costs the same."""
     from echelon_jax.config import EnvConfig
     from echelon_jax.env.environment import Echelon
     from echelon_jax.training.config import TrainConfig

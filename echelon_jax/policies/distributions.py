@@ -19,8 +19,8 @@ HALF_LOG_TWO_PI = 0.5 * math.log(2 * math.pi)
 def softplus(x: Float32[Array, "*batch"]) -> Float32[Array, "*batch"]:
     """Return log(1 + e^x) with an error of 1e-7 at most besides the rounding of x.
 
-    `jax.nn.softplus` has the digits of results near 0 as well. Its log1p costs some 3 % of an update on a CPU.
-    The slope is right at 0 too, where that of -|x| would not be.
+    `jax.nn.softplus` has the digits of results near 0 as well, and its log1p is slower on a CPU. The smaller of x and -x, unlike
+    -|x|, has the right slope at 0.
     """
     return jnp.maximum(x, 0.0) + jnp.log(1.0 + jnp.exp(jnp.minimum(x, -x)))
 

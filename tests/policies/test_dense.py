@@ -14,7 +14,7 @@ ARENAS, MECHS, OUTPUTS = 3, 4, 5
 
 @pytest.fixture(scope="module")
 def parts():
-    """What two mechs' layers give, the second shared by an arena's mechs."""
+    """Two inputs of a layer: one for each mech, and one that the mechs of an arena share."""
     keys = jax.random.split(jax.random.key(0), 2)
     return jax.random.normal(keys[0], (2, ARENAS, MECHS, 6)), jax.random.normal(keys[1], (2, ARENAS, 1, 3))
 

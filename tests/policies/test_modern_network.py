@@ -12,6 +12,7 @@ from helpers.fake_env import CountingAgent, FakeEnv, fake_params
 
 from echelon_jax.config import EnvConfig
 from echelon_jax.env.interfaces import observation_layout
+from echelon_jax.policies import dense
 from echelon_jax.policies.features import Observation, features_of
 from echelon_jax.policies.modern_network import ModernNetwork
 from echelon_jax.policies.normalize import batch_moments
@@ -71,6 +72,24 @@ def test_every_entry_of_an_observation_is_read_once(config):
         seen[start:stop] += 1
     assert (seen == 1).all()
     assert structure.shared == features_of(config).shared_size
+
+
+@pytest.mark.parametrize("by_class", [False, True])
+def test_outputs_and_gradients_do_not_depend_on_how_a_layer_reads_its_parts(by_class, monkeypatch):
+    network = dataclasses.replace(NETWORK, class_networks=by_class)
+    params = jax.jit(network.init)(jax.random.key(1))
+    observation = observe(*random_rows(steps=STEPS))
+
+    def value(params):
+        distribution, values = network.unroll(params, network.initial_carry(ARENAS, TEAM), observation, never)
+        return (values**2).sum() + sum((x**2).sum() for x in distribution.outputs.values())
+
+    never = jnp.zeros((STEPS, ARENAS, TEAM), bool)
+    expected = jax.value_and_grad(value)(params)
+    monkeypatch.setattr(dense, "FEW_ROWS", 1)  # parts are multiplied on their own, as in a large batch
+    found = jax.value_and_grad(value)(params)
+    for a, b in zip(jax.tree.leaves(found), jax.tree.leaves(expected), strict=True):
+        np.testing.assert_allclose(a, b, rtol=1e-4, atol=1e-4)
 
 
 def test_a_sequence_gives_what_its_steps_give():
