@@ -116,7 +116,7 @@ class RunLeague:
             if policy.network != self.network:
                 raise LeagueError(
                     f"league_start must name policies of this run's network ({self.config.network}, hidden {self.config.hidden}, "
-                    f"lstm {self.config.lstm}), {name} has another one"
+                    f"lstm {self.config.lstm}, memory {self.config.memory}), {name} has another one"
                 )
             self.slots[slot] = entry.id
             league = on_device.fill(league, slot, policy.params, policy.observation_moments)

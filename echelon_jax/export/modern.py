@@ -41,6 +41,7 @@ def modern_dimensions(network: ModernNetwork, env_config: EnvConfig) -> dict[str
         "layer_norm": network.layer_norm,
         "team_critic": network.team_critic,
         "attention": network.attention,
+        "memory": network.memory,
     }
 
 
@@ -160,15 +161,9 @@ def modern_state_of(network: ModernNetwork, params: Params) -> Arrays:
 
 
 def _layers(prefix: str, network: ModernNetwork, found: Arrays) -> Arrays:
-    kernel, bias = found["lstm_kernel"], found["lstm_bias"]
-    state = {
-        "lstm.weight_ih_l0": kernel[: network.hidden].T,
-        "lstm.weight_hh_l0": kernel[network.hidden :].T,
-        "lstm.bias_ih_l0": bias,
-        "lstm.bias_hh_l0": np.zeros_like(bias),
-    }
+    state = _memory(network, found)
     for path, leaf in found.items():
-        if path in ("lstm_kernel", "lstm_bias"):
+        if path.startswith(f"{network.memory}_"):
             continue
         if path.startswith("near_"):
             state[path.replace("near_", "near.")] = leaf
@@ -178,6 +173,19 @@ def _layers(prefix: str, network: ModernNetwork, found: Arrays) -> Arrays:
             layer = layer.replace(f"{name}_", f"{name}.")
         state[f"{layer}.{_KINDS[kind]}"] = leaf.T if kind == "kernel" else leaf
     return {f"{prefix}.{name}": np.array(value, order="C") for name, value in state.items()}
+
+
+def _memory(network: ModernNetwork, found: Arrays) -> Arrays:
+    """The parameters of the memory, an LSTM's as `torch.nn.LSTM` has them."""
+    kernel, bias = found[f"{network.memory}_kernel"], found[f"{network.memory}_bias"]
+    if network.memory != "lstm":
+        return {"memory.weight": kernel.T, "memory.bias": bias}
+    return {
+        "lstm.weight_ih_l0": kernel[: network.hidden].T,
+        "lstm.weight_hh_l0": kernel[network.hidden :].T,
+        "lstm.bias_ih_l0": bias,
+        "lstm.bias_hh_l0": np.zeros_like(bias),
+    }
 
 
 _KINDS: Mapping[str, str] = {"kernel": "weight", "bias": "bias", "scale": "weight"}

@@ -171,6 +171,22 @@ class LSTMCell(nn.Module):
         return torch.sigmoid(o) * torch.tanh(c), c
 
 
+class MinGRUCell(nn.Module):
+    """One minGRU layer (Feng et al. 2024): rows of the matrix are those of what is kept, then of what is new."""
+
+    def __init__(self, inputs: int, size: int) -> None:
+        super().__init__()
+        self.weight = nn.Parameter(torch.zeros(2 * size, inputs))
+        self.bias = nn.Parameter(torch.zeros(2 * size))
+
+    def forward(self, x: Tensor, h: Tensor, c: Tensor) -> tuple[Tensor, Tensor]:
+        """Return h, what the heads read, and the state c after reading x; gates read x alone."""
+        kept, new = (x @ self.weight.T + self.bias).chunk(2, -1)
+        keep = torch.sigmoid(kept)
+        c = keep * c + (1.0 - keep) * new
+        return c + new, c
+
+
 def _begun(done: Tensor, h: Tensor, c: Tensor) -> tuple[Tensor, Tensor]:
     """Return the memory with zeros where an episode begins."""
     begin = done.bool()[..., None]
@@ -349,7 +365,7 @@ def _frozen(condition: Sequence[Any]) -> tuple[Any, ...]:
 
 
 class ModernLayers(nn.Module):
-    """The layers of the modern network, in the order of a pass: `encode`, `lstm`, `act`, `critic`."""
+    """The layers of the modern network, in the order of a pass: `encode`, `remember`, `act`, `critic`."""
 
     def __init__(self, dimensions: Mapping[str, Any], plan: Mapping[str, Any]) -> None:
         super().__init__()
@@ -368,7 +384,10 @@ class ModernLayers(nn.Module):
         self.trunk_layer = nn.Linear(hidden + 2 * slot * len(sets) + plane * (len(planes) + 1), hidden)
         self.norm_before: nn.Module = Norm(hidden) if dimensions["layer_norm"] else nn.Identity()
         self.norm_after: nn.Module = Norm(lstm) if dimensions["layer_norm"] else nn.Identity()
-        self.lstm = LSTMCell(hidden, lstm)
+        if dimensions["memory"] == "lstm":
+            self.lstm = LSTMCell(hidden, lstm)
+        else:
+            self.memory = MinGRUCell(hidden, lstm)
         self.head_layer = nn.Linear(lstm, sum(self._width(head) for head in plan["heads"]))
         self.pointer_layer = nn.Linear(lstm, slot)
         self.value_hidden = nn.Linear(2 * lstm + 1 if dimensions["team_critic"] else lstm, hidden)
@@ -401,7 +420,7 @@ class ModernLayers(nn.Module):
         return torch.cat([pooled, embedded.amax(-2)], -1), embedded
 
     def encode(self, own: Tensor, shared: Tensor) -> tuple[Tensor, Tensor]:
-        """Return the input of the LSTM, and the embeddings of the slots among which a target is chosen."""
+        """Return the input of the memory, and the embeddings of the slots among which a target is chosen."""
         plan = self.plan
         me = torch.relu(self.self_layer(torch.cat([own[..., a:b] for a, b in plan["numbers"]], -1)))
         pooled = [self._pooled(i, own, me) for i in range(len(plan["sets"]))]
@@ -411,6 +430,10 @@ class ModernLayers(nn.Module):
         parts.append(torch.relu(self.shared_layer(shared)))
         read = torch.relu(self.norm_before(self.trunk_layer(torch.cat(parts, -1))))
         return read, pooled[[group["name"] for group in plan["sets"]].index(plan["targets"])][1]
+
+    def remember(self, x: Tensor, h: Tensor, c: Tensor) -> tuple[Tensor, Tensor]:
+        """Return the memory h and c after reading x."""
+        return (self.lstm if self.dimensions["memory"] == "lstm" else self.memory)(x, h, c)
 
     def act(self, h: Tensor, targets: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """Return the outputs of all heads, the log-std of the Gaussian ones, and the memory as the critic reads it."""
@@ -433,7 +456,7 @@ class ModernLayers(nn.Module):
 
 
 class ModernPolicy(BasePolicy):
-    """Other mechs as sets, maps embedded, an LSTM between LayerNorms, factored heads with masks, a critic that sees the team.
+    """Other mechs as sets, maps embedded, a memory between LayerNorms, factored heads with masks, a critic that sees the team.
 
     `plan` describes the parts of an observation and of an action in plain numbers from the card:
 
@@ -452,6 +475,10 @@ class ModernPolicy(BasePolicy):
         slot_width, plane_width: widths of the embeddings of a slot and of a stack of planes.
         mechs: mechs of a team.
         layer_norm, team_critic, attention: whether the network has these parts.
+        memory: `lstm`, as cards have it that do not say, or `mingru`.
+
+    Raises:
+        ValueError: another memory.
     """
 
     network = "modern"
@@ -470,11 +497,15 @@ class ModernPolicy(BasePolicy):
         team_critic: bool,
         attention: bool,
         plan: Mapping[str, Any],
+        memory: str = "lstm",
     ) -> None:
         super().__init__()
+        if memory not in ("lstm", "mingru"):
+            raise ValueError(f"memory must be lstm or mingru, got {memory!r}")
         self.dimensions = {"observation": observation, "action": action, "hidden": hidden, "lstm": lstm}
         self.dimensions |= {"slot_width": slot_width, "plane_width": plane_width, "mechs": mechs}
         self.dimensions |= {"layer_norm": layer_norm, "team_critic": team_critic, "attention": attention}
+        self.dimensions["memory"] = memory
         self.plan, self.heads = plan, list(plan["heads"])
         self.mask_rules, self.classes = MaskRules(plan["mask_rules"]), MaskRules(plan["classes"])
         self.layers = nn.ModuleList(ModernLayers(self.dimensions, plan) for _ in plan["classes"])
@@ -515,7 +546,7 @@ class ModernPolicy(BasePolicy):
         own = torch.cat([x[..., :start], x[..., stop:]], -1)
         which = self.classes(observation) if len(self.layers) > 1 else None
         read, targets = self._by_class(which, "encode", own, x[..., start:stop])
-        h, c = self._by_class(which, "lstm", read, *_begun(done, h, c))
+        h, c = self._by_class(which, "remember", read, *_begun(done, h, c))
         output, log_std, y = self._by_class(which, "act", h, targets)
         if self.dimensions["team_critic"]:  # a row's memory, the mean of the living team mates', whether it lives
             lives = (own[..., slice(*self.plan["alive"])] > 0).any(-1, keepdim=True).to(y.dtype)

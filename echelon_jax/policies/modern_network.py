@@ -1,4 +1,4 @@
-"""The `modern` network, made for this game: other mechs as a set, maps embedded, LayerNorm around the LSTM, factored heads.
+"""The `modern` network, made for this game: other mechs as a set, maps embedded, LayerNorm around a memory, factored heads.
 
 Read it in the order of a forward pass: `encode`, `cell`, `act`, `critic`. Only `cell` runs inside a scan over time.
 
@@ -28,7 +28,7 @@ from echelon_jax.policies.distributions import LOG_STD_RANGE
 from echelon_jax.policies.factored import MASKED_LOGIT, Factored
 from echelon_jax.policies.features import Features, Observation
 from echelon_jax.policies.heads import CATEGORICAL, GAUSSIAN, Heads
-from echelon_jax.policies.lstm import lstm_sequence, lstm_step
+from echelon_jax.policies.memories import MEMORIES, Memory
 from echelon_jax.policies.network import Carry, Params
 from echelon_jax.policies.structure import Slots, Structure
 from echelon_jax.rules.mechs import CLASS_NAMES, PACK_CLASSES
@@ -55,6 +55,7 @@ class ModernModule(nn.Module):
     layer_norm: bool
     team_critic: bool
     attention: bool
+    memory_kind: str
 
     def setup(self) -> None:
         """Declare the layers: orthogonal kernels, zero biases but the forget gate's."""
@@ -77,20 +78,9 @@ class ModernModule(nn.Module):
         if self.layer_norm:
             self.norm_before, self.norm_after = nn.LayerNorm(), nn.LayerNorm()
 
-        lstm, inputs = self.lstm, self.hidden
-
-        def lstm_kernel(key: Any, shape: Any) -> Array:
-            gates = jax.random.split(key, 8)
-            fresh = nn.initializers.orthogonal(1.0)
-            reads = [fresh(k, (inputs, lstm), jnp.float32) for k in gates[:4]]
-            remembers = [fresh(k, (lstm, lstm), jnp.float32) for k in gates[4:]]
-            return jnp.concatenate([jnp.concatenate(reads, 1), jnp.concatenate(remembers, 1)])
-
-        def lstm_bias(key: Any, shape: Any) -> Array:
-            return jnp.zeros(shape, jnp.float32).at[lstm : 2 * lstm].set(self.forget_bias)
-
-        self.kernel_lstm = self.param("lstm_kernel", lstm_kernel, (inputs + lstm, 4 * lstm))
-        self.bias_lstm = self.param("lstm_bias", lstm_bias, (4 * lstm,))
+        memory, inputs, width = self._kind(), self.hidden, self.lstm
+        self.kernel_memory = self.param(f"{self.memory_kind}_kernel", lambda key: memory.kernel(key, inputs, width))
+        self.bias_memory = self.param(f"{self.memory_kind}_bias", lambda key: memory.bias(width, self.forget_bias))
 
         self.head_layer = dense(sum(self._outputs().values()), POLICY_GAIN)
         self.pointer_layer = dense(self.slot_width, POLICY_GAIN)
@@ -141,7 +131,7 @@ class ModernModule(nn.Module):
         return jnp.concatenate([pooled, embedded.max(-2)], -1), embedded
 
     def encode(self, observation: Observation) -> tuple[Array, Array, Array]:
-        """Return the input of the LSTM, the embeddings of the slots among which a target is chosen, and whether each mech lives."""
+        """Return the memory's input, the embeddings of the slots among which a target is chosen, and whether each mech lives."""
         own, structure = observation.own, self.structure
         runs = [*structure.numbers, *((g.start, g.stop) for g in structure.slots if g.name not in SETS)]
         numbers = jnp.concatenate([own[..., start:stop] for start, stop in sorted(runs)], -1)
@@ -173,15 +163,18 @@ class ModernModule(nn.Module):
 
     # -- The memory --------------------------------------------------------------------------------------------------------
 
+    def _kind(self) -> Memory:
+        return MEMORIES[self.memory_kind]
+
     def cell(self, carry: Carry, x: Float32[Array, "arenas mechs hidden"], reset: Bool[Array, "arenas mechs"]) -> Carry:
         """Return the memory after reading x; where `reset` it starts from zeros."""
-        return lstm_step(self.kernel_lstm, self.bias_lstm, carry, x, reset)
+        return self._kind().step(self.kernel_memory, self.bias_memory, carry, x, reset)
 
     def memory(
         self, carry: Carry, x: Float32[Array, "time arenas mechs hidden"], reset: Bool[Array, "time arenas mechs"]
     ) -> tuple[Carry, Float32[Array, "time arenas mechs lstm"]]:
         """Return the memory after a stored sequence, and the hidden state of every step."""
-        return lstm_sequence(self.kernel_lstm, self.bias_lstm, carry, x, reset)
+        return self._kind().sequence(self.kernel_memory, self.bias_memory, carry, x, reset)
 
     # -- After it ----------------------------------------------------------------------------------------------------------
 
@@ -242,10 +235,11 @@ class ModernNetwork:
         features: how to read an observation, with heads.
         structure: the parts of an observation.
         hidden, lstm: widths of the encoder and of the memory.
-        forget_bias: bias of the forget gate at initialisation.
+        forget_bias: bias of the gate that keeps what is remembered, at initialisation.
         initial_log_std: log of the Gaussians' spread at initialisation.
         layer_norm, team_critic, attention: whether to use these parts; leaving one out serves comparisons.
         class_networks: whether each mech class has its own parameters; every leaf then has a leading axis of classes.
+        memory: kind of memory, a name in policies/memories.py.
     """
 
     features: Features
@@ -258,6 +252,7 @@ class ModernNetwork:
     team_critic: bool = True
     attention: bool = True
     class_networks: bool = False
+    memory: str = "mingru"
 
     @property
     def heads(self) -> Heads:
@@ -286,6 +281,11 @@ class ModernNetwork:
         return self.team_critic
 
     @property
+    def memory_reads_itself(self) -> bool:
+        """Whether the memory's gates read what it remembers, so that every step has a product of its own."""
+        return MEMORIES[self.memory].reads_itself
+
+    @property
     def module(self) -> ModernModule:
         """The linen module."""
         return ModernModule(
@@ -298,6 +298,7 @@ class ModernNetwork:
             self.layer_norm,
             self.team_critic,
             self.attention,
+            self.memory,
         )
 
     def init(self, key: Key[Array, ""]) -> Params:
@@ -332,7 +333,7 @@ class ModernNetwork:
     def unroll(
         self, params: Params, carry: Carry, observation: Observation, reset: Bool[Array, "time arenas mechs"]
     ) -> tuple[Factored, Float32[Array, "time arenas mechs"]]:
-        """Run a stored sequence from its first memory. It gives what `apply` gives step by step, with only the LSTM in a scan."""
+        """Run a stored sequence from its first memory. It gives what `apply` gives step by step, with only the memory in a scan."""
         x, targets, alive = self._encode(params, observation)
         h = self._memory(params, carry, x, reset)[1]
         return self._after(params, h, targets, alive, observation.action_mask)

@@ -33,12 +33,12 @@ class NetworkSettings(Protocol):
 
     @property
     def lstm(self) -> int:
-        """Width of the LSTM."""
+        """Width of the memory."""
         ...
 
     @property
     def forget_bias(self) -> float:
-        """Initial bias of the forget gate."""
+        """Initial bias of the gate that says what the memory keeps."""
         ...
 
     @property
@@ -48,7 +48,7 @@ class NetworkSettings(Protocol):
 
     @property
     def layer_norm(self) -> bool:
-        """Whether LayerNorm stands around the LSTM."""
+        """Whether LayerNorm stands around the memory."""
         ...
 
     @property
@@ -59,6 +59,11 @@ class NetworkSettings(Protocol):
     @property
     def attention(self) -> bool:
         """Whether slots are pooled by attention."""
+        ...
+
+    @property
+    def memory(self) -> str:
+        """Kind of memory, a name in policies/memories.py."""
         ...
 
     @property
@@ -96,6 +101,7 @@ def _modern(settings: NetworkSettings, env_config: EnvConfig) -> Network:
         team_critic=settings.team_critic,
         attention=settings.attention,
         class_networks=settings.class_networks,
+        memory=settings.memory,
     )
 
 

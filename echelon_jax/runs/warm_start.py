@@ -14,7 +14,7 @@ from echelon_jax.runs.policy import Policy
 from echelon_jax.training.config import TrainConfig
 from echelon_jax.training.trainer import TrainState
 
-SAME = ("network", "hidden", "lstm", "normalize_observations", "observation_clip", "layer_norm", "attention")
+SAME = ("network", "hidden", "lstm", "normalize_observations", "observation_clip", "layer_norm", "attention", "memory")
 
 
 def load_fitting(path: Path, config: TrainConfig, env_config: EnvConfig) -> Policy:

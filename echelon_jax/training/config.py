@@ -9,6 +9,7 @@ from echelon_jax.agents.registry import FORMS, TRAINING_OPPONENTS, is_agent_name
 from echelon_jax.fields import MAX_SEED, check, documented, field, make_plain
 from echelon_jax.native.choice import KERNELS
 from echelon_jax.policies.distributions import LOG_STD_RANGE
+from echelon_jax.policies.memories import MEMORIES
 from echelon_jax.policies.precision import PRECISIONS
 from echelon_jax.policies.registry import check_network_name
 from echelon_jax.sim.widths import loop_widths
@@ -54,10 +55,11 @@ class TrainConfig:
     epochs: int = field(4, "Passes over a rollout in one update.", low=1)
     minibatches: int = field(4, "Minibatches of a pass; divides `arenas`.", low=1)
     accumulate: int = field(
-        1,
+        0,
         "Parts in which a minibatch's gradient is computed, one after another, to save memory; the update is the same."
-        " `arenas` must be a multiple of `minibatches` times this (times `devices`).",
-        low=1,
+        " `arenas` must be a multiple of `minibatches` times this (times `devices`). 0 for as many as make a CPU fastest, and"
+        " one elsewhere.",
+        low=0,
     )
     remat: bool = field(
         False,
@@ -129,16 +131,22 @@ class TrainConfig:
         choices=KERNELS,
     )
     hidden: int = field(128, "Width of the network's encoder.", low=1)
-    lstm: int = field(128, "Width of the network's LSTM.", low=1)
-    forget_bias: float = field(1.0, "Initial bias of the LSTM's forget gate.", low=-10.0, high=10.0)
+    lstm: int = field(128, "Width of the network's memory, an LSTM or what `memory` says.", low=1)
+    memory: str = field(
+        "mingru",
+        "Memory of the modern network: `mingru`, whose gates do not read what is remembered, so that it trains faster, or"
+        " `lstm`. The original network has an LSTM.",
+        choices=tuple(MEMORIES),
+    )
+    forget_bias: float = field(1.0, "Initial bias of the gate that says what the memory keeps.", low=-10.0, high=10.0)
     initial_log_std: float = field(
         0.0,
         "Initial log standard deviation of continuous actions; the original's is 0, nearly uniform actions.",
         low=LOG_STD_RANGE[0],
         high=LOG_STD_RANGE[1],
     )
-    layer_norm: bool = field(True, "LayerNorm before and after the LSTM (modern network).")
-    team_critic: bool = field(True, "Let the critic see the LSTM states of the whole team (modern network).")
+    layer_norm: bool = field(True, "LayerNorm before and after the memory (modern network).")
+    team_critic: bool = field(True, "Let the critic see the memories of the whole team (modern network).")
     attention: bool = field(True, "Pool other mechs by attention rather than by their mean (modern network).")
     class_networks: bool = field(False, "Separate parameters for each mech class (modern network).")
     normalize_observations: bool = field(
@@ -408,6 +416,7 @@ class TrainConfig:
     @property
     def ppo(self) -> PPOConfig:
         """The part that the update reads."""
+        fixed_rounds = loop_widths(self.arenas).fixed_rounds
         return PPOConfig(
             epochs=self.epochs,
             minibatches=self.minibatches,
@@ -417,15 +426,15 @@ class TrainConfig:
             target_kl=self.target_kl,
             burn_in=self.burn_in,
             worst_ratios=WORST_RATIOS if self.ratio_alarm else 0,
-            accumulate=self.accumulate,
+            accumulate=1 if fixed_rounds and not self.accumulate else self.accumulate,
             remat=self.remat,
-            skip=not loop_widths(self.arenas).fixed_rounds,  # a skip is a question to the host, as such a loop is
+            skip=not fixed_rounds,  # a skip is a question to the host, as a loop without fixed rounds is
         )
 
     @property
     def shares(self) -> int:
         """Parts of a pass over a rollout whose gradients are computed one after another; each has as many arenas."""
-        return self.minibatches * self.accumulate
+        return self.minibatches * max(self.accumulate, 1)
 
     @property
     def chunks(self) -> int:

@@ -17,6 +17,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float32, Int32, Key
 
+from echelon_jax.policies.dense import FEW_ROWS
 from echelon_jax.policies.features import Observation
 from echelon_jax.policies.network import Carry, Network, Params
 from echelon_jax.training import diagnostics
@@ -41,6 +42,7 @@ class PPOConfig:
         burn_in: whether a chunk's first memory is computed again from the chunk before.
         worst_ratios: number of entries with the worst ratios that are kept of an update; 0 for none.
         accumulate: parts in which a minibatch's gradient is computed, one after another; divides the sequences of a minibatch.
+            0 for as many as `parts_for_a_cache` says.
         remat: whether the backward pass computes the network's activations again, decision by decision, instead of keeping them.
         skip: whether gradient steps after too large a KL are skipped. A GPU's host must be asked for that; without it they are
             computed and dropped, with the same results up to rounding.
@@ -362,6 +364,24 @@ def take_sequences(batch: Batch, some: Int32[Array, " some"]) -> Batch:
     return jax.tree.map(lambda x: jnp.take(x, some, axis=1, mode="clip"), batch)
 
 
+def parts_for_a_cache(network: Network, sequences: int, rows: int) -> int:
+    """Return the parts in which a CPU computes the gradient of a minibatch fastest.
+
+    What a layer gives for a whole minibatch does not stay in a core's cache until the next one reads it. So parts are small, but
+    no smaller than FEW_ROWS rows, where products become slow. A memory whose gates read what it remembers is itself a product of
+    a few rows at every step; a minibatch of such a network stays whole.
+
+    Args:
+        network: the policy; `memory_reads_itself` is taken to be true where it does not say.
+        sequences: of the minibatch.
+        rows: decisions of a sequence times its mechs.
+    """
+    if getattr(network, "memory_reads_itself", True):
+        return 1
+    fitting = [n for n in range(1, sequences + 1) if sequences % n == 0 and sequences // n * rows >= FEW_ROWS]
+    return max(fitting, default=1)
+
+
 def gradient(
     params: Params,
     network: Network,
@@ -379,16 +399,17 @@ def gradient(
         params, network, config, weights: see `loss_and_metrics`.
         first_memory: the memory before the first decision of some sequences.
         batch: all sequences of the rollout.
-        sequences: those of the minibatch; `config.accumulate` divides their number.
+        sequences: those of the minibatch; `config.accumulate` divides their number unless it is 0.
         key: of the noise that estimates the entropy.
         across: the devices.
     """
-    if config.accumulate == 1:
+    time, _, mechs = batch.reset.shape
+    parts = config.accumulate or parts_for_a_cache(network, len(sequences), time * mechs)
+    if parts == 1:
         own = first_memory(sequences), take_sequences(batch, sequences)
         settings = network, config, weights
         return jax.grad(loss_and_metrics, has_aux=True)(params, *settings, *own, key, across)
 
-    parts = config.accumulate
     # Observations of all of them are not gathered: XLA drops what nobody reads.
     minibatch, whole = normalized(take_sequences(batch, sequences), across)
     noise = entropy_noise(network, params, lambda: (first_memory(sequences), take_sequences(batch, sequences)), key)

@@ -26,6 +26,7 @@ from echelon_jax.export.torch_files import state_arrays, torch_module, write_tor
 from echelon_jax.export.torch_policy import MaskRules, PolicyError, State, load_policy
 from echelon_jax.export.weights import ExportError
 from echelon_jax.policies.heads import heads_of
+from echelon_jax.policies.memories import MEMORIES
 from echelon_jax.runs.policy import Policy
 
 torch.set_num_threads(1)
@@ -47,9 +48,10 @@ def worst_by_head(policy, module, seen, done, alive, seed=0):
 
 
 @pytest.mark.parametrize("rows", TEAMS)
-def test_whole_episodes_agree_in_float32(rows):
+@pytest.mark.parametrize("memory", MEMORIES)
+def test_whole_episodes_agree_in_float32(rows, memory):
     teams, mechs = TEAMS[rows]
-    policy = random_modern(1)
+    policy = random_modern(1, memory=memory)
     seen, done, alive = modern_sequence(teams, mechs=mechs)
     if teams > 1:
         assert done[1:].any() and not done[1:].all((1, 2)).any() and not alive.all()
@@ -90,11 +92,11 @@ def test_observations_and_actions_of_the_original_agree():
     clip=st.sampled_from([0.0, 0.7]),
     switches=st.fixed_dictionaries(dict.fromkeys(("layer_norm", "team_critic", "attention"), st.booleans())),
     start=st.floats(-3.0, 0.5),
+    memory=st.sampled_from(list(MEMORIES)),
 )
-def test_random_networks_agree(seed, hidden, lstm, clip, switches, start):
-    policy = random_modern(
-        seed, hidden=hidden, lstm=lstm, observation_clip=clip, initial_log_std=start, entropy_end=0.5, **switches
-    )
+def test_random_networks_agree(seed, hidden, lstm, clip, switches, start, memory):
+    fields = {"observation_clip": clip, "initial_log_std": start, "entropy_end": 0.5, "memory": memory, **switches}
+    policy = random_modern(seed, hidden=hidden, lstm=lstm, **fields)
     seen, done, alive = modern_sequence(2, 12)
     worst = worst_by_head(policy, torch_module(policy), seen, done, alive, seed)
     assert max(worst.values()) <= 1e-5, worst

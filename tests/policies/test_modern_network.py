@@ -14,6 +14,7 @@ from echelon_jax.config import EnvConfig
 from echelon_jax.env.interfaces import observation_layout
 from echelon_jax.policies import dense
 from echelon_jax.policies.features import Observation, features_of
+from echelon_jax.policies.memories import MEMORIES
 from echelon_jax.policies.modern_network import ModernNetwork
 from echelon_jax.policies.normalize import batch_moments
 from echelon_jax.policies.registry import make_network
@@ -223,9 +224,14 @@ def test_targets_of_two_kinds_are_refused():
     assert make_network(TrainConfig(network="original"), mixed).head_names == ("action",)
 
 
-def test_the_forget_gates_bias_starts_at_one():
-    bias = np.asarray(jax.jit(NETWORK.init)(jax.random.key(1))["lstm_bias"])
-    assert bias[16:32].tolist() == [1.0] * 16 and not bias[:16].any() and not bias[32:].any()
+@pytest.mark.parametrize("memory", MEMORIES)
+def test_a_network_has_the_memory_that_is_asked_for(memory):
+    network = make_network(TrainConfig(hidden=12, lstm=8, memory=memory), CONFIG)
+    params = jax.eval_shape(network.init, jax.random.key(0))
+    kind = MEMORIES[memory]
+    assert params[f"{memory}_bias"].shape == (8 * kind.gates,)
+    assert params[f"{memory}_kernel"].shape == (20 if kind.reads_itself else 12, 8 * kind.gates)
+    assert not any(name.startswith(f"{other}_") for other in MEMORIES if other != memory for name in params)
 
 
 @pytest.mark.extended  # test_trainer.py asks the same of the original network

@@ -1,6 +1,7 @@
 """What saves memory or questions to the host changes no update: parts of a minibatch, recomputed activations, dropped steps."""
 
 import dataclasses
+from types import SimpleNamespace
 
 import jax
 import jax.numpy as jnp
@@ -11,6 +12,7 @@ from training.test_ppo import CARRY, CONFIG, NETWORK, OPTIMIZER, PARAMS, random_
 from echelon_jax.policies.distributions import SquashedGaussian
 from echelon_jax.training import ppo
 from echelon_jax.training.config import TrainConfig
+from echelon_jax.training.loss import parts_for_a_cache
 
 # The entropy counts a lot, so that other noise in its estimate would show.
 SCHEDULE = ppo.UpdateSchedule(jnp.float32(1e-3), jnp.float32(0.5))
@@ -83,6 +85,30 @@ def test_a_gpu_drops_steps_and_a_cpu_skips_them(monkeypatch):
     for widths, skip in (("gpu", False), ("cpu", True)):
         monkeypatch.setenv("ECHELON_LOOP_WIDTHS", widths)
         assert TrainConfig().ppo.skip is skip
+
+
+def test_a_gpu_computes_a_gradient_at_once_and_a_cpu_in_parts_unless_told(monkeypatch):
+    for widths, parts in (("gpu", 1), ("cpu", 0)):
+        monkeypatch.setenv("ECHELON_LOOP_WIDTHS", widths)
+        assert TrainConfig().ppo.accumulate == parts
+        assert TrainConfig(accumulate=4).ppo.accumulate == 4
+
+
+@pytest.mark.parametrize(
+    ("reads_itself", "sequences", "rows", "parts"),
+    [
+        (False, 16, 640, 4),
+        (False, 8, 640, 2),
+        (False, 6, 1024, 3),
+        (False, 4, 100, 1),
+        (False, 7, 4096, 7),
+        (True, 16, 640, 1),
+        (None, 16, 640, 1),  # a network of one's own that does not say
+    ],
+)
+def test_the_parts_for_a_cache_are_as_small_as_their_rows_allow(reads_itself, sequences, rows, parts):
+    network = SimpleNamespace() if reads_itself is None else SimpleNamespace(memory_reads_itself=reads_itself)
+    assert parts_for_a_cache(network, sequences, rows) == parts
 
 
 def test_arenas_that_the_parts_cannot_share_are_refused():
