@@ -12,6 +12,7 @@ games of the untrained and of the trained policy against the scripted opponent a
 saw, both sides of each, under the rules it was trained with. Every finished run is kept under --work, so that a comparison that
 was cut off goes on where it stopped, and `--variant NAME` lets several processes share one. Writes NAME.json, NAME.png and NAME.md
 into --out once all runs are there. `goal --runs RUN ...`, and `rules` so, take finished runs that `echelon train` made.
+`goal --before NAME=GOAL.json` puts the same seeds of an earlier goal.json beside them, as another variant.
 """
 
 from __future__ import annotations
@@ -215,6 +216,24 @@ def given_run(folder: Path, preset: str, games: int, variants: dict[str, str]) -
     return names[0], dict(json.loads(file.read_text()))
 
 
+def earlier_runs(told: str, games: int, seeds: list[int]) -> dict[str, list[dict[str, Any]]]:
+    """The first variant of an earlier report, from NAME=FILE, by the name and the report's commit.
+
+    Raises:
+        SystemExit: it is no such report, or one of other games or seeds.
+    """
+    name, sign, file = told.partition("=")
+    try:
+        report = json.loads(Path(file).read_text()) if sign else {}
+        runs, its_games = next(iter(report["variants"].values())), report["games"]
+        commit = report["commit"] or "unknown"
+    except (OSError, ValueError, KeyError, TypeError, StopIteration) as error:
+        raise SystemExit(f"before must be NAME=FILE with a report of this command, got {told!r}") from error
+    if its_games != games or [run["seed"] for run in runs] != sorted(seeds):
+        raise SystemExit(f"before must be a report of {games} games a run and the same seeds, and {file} is not")
+    return {f"{name} ({commit[:7]})": runs}
+
+
 def draw(variants: dict[str, list[dict[str, Any]]], path: Path) -> None:
     """One panel per number: the mean over the seeds of each variant and the range between them."""
     import matplotlib
@@ -342,6 +361,7 @@ def main() -> None:
         default=[],
         help="goal, rules: these runs of `echelon train` instead of new ones",
     )
+    parser.add_argument("--before", metavar="NAME=FILE", help="goal: an earlier goal.json, to compare with")
     parser.add_argument("--threads", type=int, help="XLA's; by default 1, and XLA's own choice for goal")
     args = parser.parse_args()
     preset = args.preset or PRESETS[args.comparison]
@@ -351,6 +371,8 @@ def main() -> None:
     from echelon_jax.runs.description import git_revision
     from echelon_jax.training.config import TrainConfig
 
+    if args.before and not goal:
+        parser.error("--before goes with goal only")
     if args.runs and args.comparison not in TODAY:
         parser.error("--runs goes with goal and rules only: the other comparisons train what they compare")
     wanted = COMPARISONS[args.comparison]
@@ -383,11 +405,14 @@ def main() -> None:
     if any(len(found.get(name, [])) < len(args.seeds) for name in wanted):
         print("not all runs are there yet")
         return
+    if args.before:
+        found |= earlier_runs(args.before, args.games, args.seeds)
     seeds = " ".join(map(str, args.seeds))
     updates = "" if args.updates is None else f" --updates {args.updates}"
     games = "" if args.games == GAMES else f" --games {args.games}"
     which = f"--runs {' '.join('RUN' for _ in args.runs)}" if args.runs else f"--seeds {seeds}{updates}"
-    command = f"python benchmarks/learning.py {args.comparison} {which}{games}"
+    before = f" --before {args.before}" if args.before else ""
+    command = f"python benchmarks/learning.py {args.comparison} {which}{games}{before}"
     report = {"preset": preset, "commit": git_revision(), "games": args.games, "command": command, "variants": found}
     args.out.mkdir(parents=True, exist_ok=True)
     (args.out / f"{args.comparison}.json").write_text(json.dumps(report))

@@ -53,7 +53,7 @@ class TrainCommand:
     total_steps: int | None = None
     """Length of the run in environment steps (decisions of an arena), instead of --updates: as many updates as hold them."""
     start_from: Path | None = None
-    """Begin with the policy of this run or checkpoint, trained on other maps, teams or opponents."""
+    """Begin with the policy of this run or checkpoint, trained on other maps, teams or opponents, and have its network."""
     seeds: int = 1
     """Number of learners in one program, with the seeds --seed, --seed + 1 and so on, in RUN/seed0, RUN/seed1, ..."""
     save_every: int = 10
@@ -244,6 +244,7 @@ class TrainCommand:
             changes["kernels"] = settled_kernels(changes.get("kernels"))
         if self.start_from is not None and saved is None:
             changes.setdefault("teacher", "")  # the policy is past what a preset's teacher shows
+            changes = {**self._network_of_start(self.start_from), **changes}
         if saved is None:
             preset = self.preset or DEFAULT_PRESET
             from echelon_jax.training.reward_weights import preset_for
@@ -258,6 +259,16 @@ class TrainCommand:
             arenas = self._kept_arenas() or arenas_unit(max(1, config.shares), max(1, config.devices))
             config = dataclasses.replace(config, arenas=arenas)
         return checked(self._with_length(config).validate), env_config
+
+    @staticmethod
+    def _network_of_start(path: Path) -> dict[str, Any]:
+        from echelon_jax.runs.checkpoint import CheckpointError
+        from echelon_jax.runs.warm_start import network_fields
+
+        try:
+            return network_fields(path)
+        except CheckpointError as error:
+            raise UsageError(f"start-from must name a policy: {error}") from error
 
     @property
     def _fits_memory(self) -> bool:

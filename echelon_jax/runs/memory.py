@@ -185,7 +185,8 @@ def update_needs(config: TrainConfig, env_config: EnvConfig) -> UpdateNeeds:
     """Return what the rollout and the update of a run on one device need."""
     network = make_network(config, env_config)
     batch, carry, rollout = abstract_batch(config, env_config, network)
-    length, some = config.rollout_steps // config.chunks, config.seats * config.chunks // config.shares
+    length, some = config.rollout_steps // config.chunks, config.seats * config.chunks // config.minibatches
+    some //= config.ppo.accumulate or loss.parts_for_a_cache(network, some, length * env_config.team_size)
     part = jax.tree.map(lambda x: jax.ShapeDtypeStruct((length, some, *x.shape[2:]), x.dtype), batch)
     memory = jax.tree.map(lambda x: jax.ShapeDtypeStruct((some, *x.shape[1:]), x.dtype), carry)
     kept = kept_bytes(dataclasses.replace(config, remat=False), network, part, memory)

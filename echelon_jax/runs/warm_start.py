@@ -3,18 +3,36 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import jax
 import jax.numpy as jnp
 
 from echelon_jax.config import EnvConfig
 from echelon_jax.policies.registry import make_network
-from echelon_jax.runs.checkpoint import CheckpointError, layout_hash, load_policy
+from echelon_jax.runs import migrations, zoo
+from echelon_jax.runs.checkpoint import CheckpointError, layout_hash, load_policy, read_manifest
 from echelon_jax.runs.policy import Policy
 from echelon_jax.training.config import TrainConfig
 from echelon_jax.training.trainer import TrainState
 
 SAME = ("network", "hidden", "lstm", "normalize_observations", "observation_clip", "layer_norm", "attention", "memory")
+
+
+def network_fields(path: Path) -> dict[str, Any]:
+    """Return the fields of the configuration that say what network the policy at `path` has, and how it reads an observation.
+
+    Raises:
+        CheckpointError: there is no policy.
+    """
+    if not zoo.is_zoo_name(path):
+        config = read_manifest(path).config
+    else:
+        try:
+            config = migrations.train_config(zoo.card(path)["train"])
+        except (KeyError, ValueError) as error:  # a ZooError is a ValueError
+            raise CheckpointError(str(error)) from error
+    return {field: getattr(config, field) for field in SAME}
 
 
 def load_fitting(path: Path, config: TrainConfig, env_config: EnvConfig) -> Policy:

@@ -16,7 +16,7 @@ from helpers.made_up_runs import run as make_run
 from echelon_jax.cli import train as train_command
 from echelon_jax.cli.main import main
 from echelon_jax.cli.train import TrainCommand
-from echelon_jax.runs import checkpoint, directory, runner
+from echelon_jax.runs import checkpoint, directory, runner, warm_start
 from echelon_jax.runs.checkpoint import CheckpointError
 from echelon_jax.runs.weights_and_biases import WeightsAndBiases
 from echelon_jax.training.config import TrainConfig
@@ -103,6 +103,7 @@ def test_a_start_from_another_policy_is_remembered_by_the_run_that_must_start_ag
 ) -> None:
     other = tmp_path / start if start == "other" else Path(start)
     monkeypatch.setattr(runner, "load_fitting", lambda path, config, env_config: path)
+    monkeypatch.setattr(warm_start, "network_fields", lambda path: {})
     began: list[Path] = []
     monkeypatch.setattr(runner, "warm", lambda state, policy: (began.append(policy), state)[1])
     step(monkeypatch, stop_after(0))

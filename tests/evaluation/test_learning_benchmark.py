@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import runpy
 from pathlib import Path
 from typing import Any
@@ -62,3 +63,15 @@ def test_a_run_of_another_game_is_refused_in_a_sentence() -> None:
         SystemExit, match=r"runs must be of the cpu preset's game, revised or original, and .*format4 is not"
     ):
         TOOL["given_run"](stored, "cpu", 10, {"revised": "revised", "original": "original"})
+
+
+def test_an_earlier_report_is_a_variant_with_its_name_and_commit(tmp_path: Path) -> None:
+    file, before = tmp_path / "goal.json", TOOL["earlier_runs"]
+    file.write_text(json.dumps({"commit": "0123456789", "games": 400, "variants": {"modern": runs([0.1, 0.2])}}))
+    assert before(f"lstm={file}", 400, [1, 0]) == {"lstm (0123456)": runs([0.1, 0.2])}
+    for games, seeds in ((200, [0, 1]), (400, [0, 2])):
+        with pytest.raises(SystemExit, match=f"before must be a report of {games} games a run and the same seeds"):
+            before(f"lstm={file}", games, seeds)
+    for told in (str(file), f"lstm={tmp_path / 'none.json'}"):
+        with pytest.raises(SystemExit, match="before must be NAME=FILE with a report of this command, got "):
+            before(told, 400, [0, 1])

@@ -1,6 +1,7 @@
 """Starting a run from another run's policy."""
 
 import dataclasses
+from pathlib import Path
 
 import jax
 import jax.numpy as jnp
@@ -8,9 +9,11 @@ import numpy as np
 import pytest
 from helpers.fake_env import CONFIG, CountingAgent, FakeEnv, fake_params
 
+from echelon_jax.cli.errors import UsageError
+from echelon_jax.cli.train import TrainCommand, TrainFlags
 from echelon_jax.config import EnvConfig
 from echelon_jax.runs.checkpoint import CheckpointError, save
-from echelon_jax.runs.warm_start import load_fitting, warm
+from echelon_jax.runs.warm_start import SAME, load_fitting, network_fields, warm
 from echelon_jax.training.config import TrainConfig
 from echelon_jax.training.trainer import make_train
 
@@ -50,6 +53,24 @@ def test_a_run_begins_with_the_policy_and_its_normaliser_and_nothing_else(run):
 def test_another_network_is_refused_by_name(run, change, message):
     with pytest.raises(CheckpointError, match=message):
         load_fitting(run[0], dataclasses.replace(TRAIN, **change), CONFIG)
+
+
+def test_the_network_of_a_policy_is_told_by_its_fields(run):
+    assert network_fields(run[0]) == {field: getattr(TRAIN, field) for field in SAME}
+    assert network_fields(Path("zoo:champion"))["memory"] == "lstm"  # its card is older than the field
+    for nobody in ("zoo:nobody", run[0] / "nothing"):
+        with pytest.raises(CheckpointError):
+            network_fields(Path(nobody))
+
+
+def test_a_run_that_starts_from_a_policy_has_its_network_unless_a_flag_says_otherwise(run):
+    def asked(**fields):
+        return TrainCommand(start_from=run[0], train=TrainFlags(**fields)).configurations()[0]
+
+    assert {field: getattr(asked(), field) for field in SAME} == {field: getattr(TRAIN, field) for field in SAME}
+    assert asked(hidden=8).hidden == 8
+    with pytest.raises(UsageError, match="start-from must name a policy: "):
+        TrainCommand(start_from=run[0] / "nothing").configurations()
 
 
 def test_another_observation_is_refused(run):
