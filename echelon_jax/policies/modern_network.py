@@ -223,7 +223,8 @@ def team_view(
 ) -> tuple[Float32[Array, "*batch mechs lstm"], Float32[Array, "*batch 1 lstm"], Float32[Array, "*batch mechs 1"]]:
     """Return what the team critic reads: a mech's memory, the mean memory of the team's living mechs, and whether it lives."""
     lives = alive[..., None].astype(jnp.float32)
-    living = (y * lives).sum(-2, keepdims=True) / jnp.maximum(lives.sum(-2, keepdims=True), 1.0)
+    total = sum(jnp.split(y * lives, y.shape[-2], -2))  # a sum over an axis of five is slow on a CPU
+    living = total / jnp.maximum(lives.sum(-2, keepdims=True), 1.0)
     return y, living, lives
 
 
