@@ -77,14 +77,16 @@ def in_turn(
     add: Float32[Array, "time *batch lstm"],
     first: Float32[Array, "*batch lstm"],
 ) -> Float32[Array, "time *batch lstm"]:
-    """Return `linear_recurrence` step by step."""
+    """Return `linear_recurrence` step by step.
+
+    The gates are computed outside: inside the loop XLA:CPU would take their exponentials one number at a time.
+    """
 
     def step(state: Array, now: tuple[Array, Array]) -> tuple[Array, Array]:
         state = now[0] * state + now[1]
         return state, state
 
-    # XLA must not move the gates' exponentials into the loop, where it would take them one number at a time.
-    return jax.lax.scan(step, first, jax.lax.optimization_barrier((keep, add)))[1]
+    return jax.lax.scan(step, first, (keep, add))[1]
 
 
 def in_pairs(
@@ -127,7 +129,7 @@ def back_in_turn(
         return now[0] * d_state, d_state
 
     none = jnp.zeros_like(keep[0])
-    return jax.lax.scan(step, none, jax.lax.optimization_barrier((keep, given)), reverse=True)[1]
+    return jax.lax.scan(step, none, (keep, given), reverse=True)[1]
 
 
 def back_in_pairs(

@@ -10,7 +10,7 @@ import pytest
 from training.test_ppo import CARRY, CONFIG, NETWORK, OPTIMIZER, PARAMS, random_batch
 
 from echelon_jax.policies.distributions import SquashedGaussian
-from echelon_jax.training import ppo
+from echelon_jax.training import loss, ppo
 from echelon_jax.training.config import TrainConfig
 from echelon_jax.training.loss import parts_for_a_cache
 
@@ -49,6 +49,16 @@ def test_parts_and_recomputing_give_the_same_update(plain, change):
     for a, b in zip(jax.tree.leaves(plain[0]), jax.tree.leaves(other[0]), strict=True):
         np.testing.assert_allclose(a, b, atol=1e-4)
     assert float(jnp.abs(plain[2].entropy).min()) > 1e-2 and float(plain[2].grad_norm.min()) > 1e-2
+
+
+def test_as_many_parts_as_fit_a_cache_give_the_same_update(plain, monkeypatch):
+    cut = []
+    monkeypatch.setattr(loss, "parts_for_a_cache", lambda network, sequences, rows: cut.append((sequences, rows)) or 2)
+    other = learnt(dataclasses.replace(LARGE, accumulate=0))
+    time, arenas, mechs = random_batch().reset.shape
+    assert set(cut) == {(arenas // LARGE.minibatches, time * mechs)}
+    for a, b in zip(jax.tree.leaves(plain[1:]), jax.tree.leaves(other[1:]), strict=True):
+        np.testing.assert_allclose(a, b, rtol=2e-4, atol=2e-5)
 
 
 def test_a_distribution_without_noise_of_its_own_draws_it_in_every_part(monkeypatch):
