@@ -21,7 +21,7 @@ from echelon_jax.training.config import TrainConfig
 
 # Fields in which two runs must agree for the speed of one to say something about the other.
 SIZES = ("arenas", "devices", "rollout_steps", "epochs", "minibatches", "network", "hidden", "lstm", "opponent")
-SINCE = {"accumulate": 1, "remat": False, "memory": "lstm"}  # fields of the same kind that older runs lack, with what those runs did
+SINCE = {"accumulate": 1, "remat": False, "memory": "lstm"}  # fields that older runs lack, with what those runs did
 SAME_SPEED = (*SIZES, *SINCE)
 
 
