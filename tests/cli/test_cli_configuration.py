@@ -202,11 +202,10 @@ def test_compiled_programs_are_cached_by_default_under_the_machines_name(tmp_pat
     assert told.stdout.strip() == str(tmp_path / "echelon-jax" / "xla" / machine_key())
 
 
-def test_a_run_that_starts_from_a_policy_has_no_teacher_unless_it_names_one(tmp_path: Path) -> None:
+def test_a_run_that_starts_from_a_policy_has_no_teacher_unless_it_names_one() -> None:
+    policy = Path("zoo:champion")
     fresh, _ = TrainCommand(preset="cpu").configurations()
-    later, _ = TrainCommand(preset="cpu", start_from=tmp_path).configurations()
-    asked, _ = TrainCommand(
-        preset="cpu", start_from=tmp_path, train=TrainFlags(teacher="scripted:hard")
-    ).configurations()
+    later, _ = TrainCommand(preset="cpu", start_from=policy).configurations()
+    asked, _ = TrainCommand(preset="cpu", start_from=policy, train=TrainFlags(teacher="scripted:hard")).configurations()
     assert (fresh.teacher, later.teacher, asked.teacher) == (TrainConfig.cpu().teacher, "", "scripted:hard")
     assert fresh.teacher
