@@ -28,7 +28,9 @@ from echelon_jax.arena.league import League
 from echelon_jax.arena.records import Entry, LeagueData, LeagueError, Pairing
 from echelon_jax.config import EnvConfig
 from echelon_jax.policies.network import Network
+from echelon_jax.runs.checkpoint import CheckpointError
 from echelon_jax.runs.policy import Policy
+from echelon_jax.runs.warm_start import network_fields
 from echelon_jax.training.config import TrainConfig
 from echelon_jax.training.league import state as on_device
 from echelon_jax.training.league.draw import scores
@@ -39,6 +41,26 @@ FOLDER, HISTORY = "league", "history"
 ANCHOR = "scripted:medium"  # the rating of this agent, or else of the first one, stays at 1500
 
 
+def check_start(config: TrainConfig) -> None:
+    """Refuse a policy for a first slot whose run or card says that its network is another one; nothing is loaded.
+
+    Raises:
+        LeagueError: naming the policy and the field.
+    """
+    for name in config.league_start.split():
+        try:
+            fields = network_fields(Path(name))
+        except CheckpointError:
+            continue  # an export says it in its weights, and what is no policy is refused where it is read
+        for field, theirs in fields.items():
+            ours = getattr(config, field)
+            if theirs != ours:
+                raise LeagueError(
+                    f"league_start must name policies of this run's network, and {name} has {field} = {theirs!r} where this run "
+                    f"has {ours!r}"
+                )
+
+
 class RunLeague:
     """The league of one run; follows `runs.companion.Companion`.
 
@@ -47,7 +69,7 @@ class RunLeague:
         config, env_config: validated configurations of the run.
 
     Raises:
-        LeagueError: the run's league cannot be read; it is left as it is.
+        LeagueError: the run's league cannot be read, and is left as it is; or a policy of a first slot has another network.
         ValueError: an agent of the league that cannot be made.
     """
 
@@ -58,6 +80,8 @@ class RunLeague:
             make_agent(name, env_config)
         if storage.exists(self.folder):
             storage.read(self.folder)  # refused before anything is made
+        else:
+            check_start(config)
         self.slots: list[str | None] = [None] * config.league_slots  # ids of the entries
         self.waiting: tuple[int, str] | None = None  # slot and id
         self.last: str | None = None  # id of the last submission

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 from pathlib import Path
 from typing import Any
@@ -143,6 +144,16 @@ def test_a_damaged_or_newer_league_is_refused_with_nothing_lost(tmp_path: Path, 
     with pytest.raises(LeagueError, match=message):
         RunLeague(tmp_path, CONFIGURED, CONFIG)
     assert (tmp_path / "league" / "league.json").read_text() == text
+
+
+def test_a_first_policy_with_another_network_is_refused_before_anything_is_made(tmp_path: Path) -> None:
+    config = dataclasses.replace(
+        CONFIGURED, network="modern", hidden=64, lstm=64, league_start="zoo:student zoo:champion"
+    )
+    with pytest.raises(LeagueError, match=r"zoo:champion has memory = 'lstm' where this run has 'mingru'"):
+        RunLeague(tmp_path / "run", config, CONFIG)
+    assert not list(tmp_path.iterdir())
+    RunLeague(tmp_path / "run", dataclasses.replace(config, league_start="zoo:student"), CONFIG)
 
 
 def test_a_slot_of_a_retired_policy_goes_first_then_that_of_the_easiest(whole: tuple[Path, RunLeague, Any]) -> None:
