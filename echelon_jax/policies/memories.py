@@ -1,7 +1,7 @@
 """The memories that the modern network may have, by name: how their parameters begin, one step, and a stored sequence.
 
-A new memory is a file with the two functions, as mingru.py, and a row here. To be exported it needs a cell in export/torch_policy.py
-besides.
+A new memory is a file with the two functions, as mingru.py, and a row here. To be exported it needs a cell in
+export/torch_policy.py besides.
 """
 
 from __future__ import annotations
