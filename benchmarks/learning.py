@@ -387,6 +387,8 @@ def main() -> None:
             parser.error(f"--runs must be the same seeds of {' and '.join(wanted)}, got {seeds}")
         found = {name: sorted(found[name], key=lambda run: run["seed"]) for name in wanted}
         args.seeds, wanted = next(iter(seeds.values())), {}
+    # Read before the hours of training, so that a wrong one is told at once.
+    earlier = earlier_runs(args.before, args.games, args.seeds) if args.before else {}
     for name, (overrides, rules) in wanted.items():
         overrides = {**overrides, **more}
         comm_dim = MESSAGES[rules] if args.comparison in TODAY else MESSAGES["original"]
@@ -405,8 +407,7 @@ def main() -> None:
     if any(len(found.get(name, [])) < len(args.seeds) for name in wanted):
         print("not all runs are there yet")
         return
-    if args.before:
-        found |= earlier_runs(args.before, args.games, args.seeds)
+    found |= earlier
     seeds = " ".join(map(str, args.seeds))
     updates = "" if args.updates is None else f" --updates {args.updates}"
     games = "" if args.games == GAMES else f" --games {args.games}"

@@ -26,8 +26,14 @@ FORMAT = 5
 NESTED_POLICY = 3  # the format that began to store the policy as a tree of named layers
 
 # What a run did before a field of TrainConfig existed, where that is not the field's default.
-BEFORE: dict[str, Any] = {"after_death": 0.0, "after_death_ramp": 0, "target_kl": 0.0, "guard": False}
-BEFORE |= {"memory": "lstm", "accumulate": 1}
+BEFORE: dict[str, Any] = {
+    "after_death": 0.0,
+    "after_death_ramp": 0,
+    "target_kl": 0.0,
+    "guard": False,
+    "memory": "lstm",
+    "accumulate": 1,
+}
 
 # Leaves of the TrainState, by the beginning of their path, that a format brought.
 NEW_LEAVES: dict[int, tuple[str, ...]] = {2: ("['guard']",)}

@@ -16,7 +16,18 @@ from echelon_jax.runs.policy import Policy
 from echelon_jax.training.config import TrainConfig
 from echelon_jax.training.trainer import TrainState
 
-SAME = ("network", "hidden", "lstm", "normalize_observations", "observation_clip", "layer_norm", "attention", "memory")
+SAME: tuple[str, ...] = (
+    *("network", "hidden", "lstm", "memory", "layer_norm", "team_critic", "attention", "class_networks"),
+    *("normalize_observations", "observation_clip"),
+)
+
+
+def same_fields(network: str) -> tuple[str, ...]:
+    """Return the fields in which a run and the policy that it starts from must agree.
+
+    The spread of a decision follows from parameters alone in the original network; in others from `initial_log_std` as well.
+    """
+    return SAME if network == "original" else (*SAME, "initial_log_std")
 
 
 def network_fields(path: Path) -> dict[str, Any]:
@@ -32,7 +43,7 @@ def network_fields(path: Path) -> dict[str, Any]:
             config = migrations.train_config(zoo.card(path)["train"])
         except (KeyError, ValueError) as error:  # a ZooError is a ValueError
             raise CheckpointError(str(error)) from error
-    return {field: getattr(config, field) for field in SAME}
+    return {field: getattr(config, field) for field in same_fields(config.network)}
 
 
 def load_fitting(path: Path, config: TrainConfig, env_config: EnvConfig) -> Policy:
@@ -42,7 +53,7 @@ def load_fitting(path: Path, config: TrainConfig, env_config: EnvConfig) -> Poli
         CheckpointError: there is no policy, or it has another network or observation, which the message names.
     """
     policy = load_policy(path)
-    for field in SAME:
+    for field in same_fields(config.network):
         theirs, ours = getattr(policy.config, field), getattr(config, field)
         if theirs != ours:
             raise CheckpointError(f"{path} was made with {field} = {theirs!r}, this run has {field} = {ours!r}")

@@ -12,8 +12,8 @@ from helpers.fake_env import CONFIG, CountingAgent, FakeEnv, fake_params
 from echelon_jax.cli.errors import UsageError
 from echelon_jax.cli.train import TrainCommand, TrainFlags
 from echelon_jax.config import EnvConfig
-from echelon_jax.runs.checkpoint import CheckpointError, save
-from echelon_jax.runs.warm_start import SAME, load_fitting, network_fields, warm
+from echelon_jax.runs.checkpoint import CheckpointError, load_policy, save
+from echelon_jax.runs.warm_start import SAME, load_fitting, network_fields, same_fields, warm
 from echelon_jax.training.config import TrainConfig
 from echelon_jax.training.trainer import make_train
 
@@ -53,6 +53,14 @@ def test_a_run_begins_with_the_policy_and_its_normaliser_and_nothing_else(run):
 def test_another_network_is_refused_by_name(run, change, message):
     with pytest.raises(CheckpointError, match=message):
         load_fitting(run[0], dataclasses.replace(TRAIN, **change), CONFIG)
+
+
+def test_another_spread_is_another_policy_of_the_modern_network_and_of_no_original():
+    assert "initial_log_std" in same_fields("modern") and "initial_log_std" not in same_fields("original")
+    student = load_policy("zoo:student")
+    changed = dataclasses.replace(student.config, initial_log_std=-0.5)
+    with pytest.raises(CheckpointError, match=r"initial_log_std = 0.0, this run has initial_log_std = -0.5"):
+        load_fitting(Path("zoo:student"), changed, student.env_config)
 
 
 def test_the_network_of_a_policy_is_told_by_its_fields(run):
